@@ -1,0 +1,178 @@
+"""What crosses the boundary between an edge and the slot that owns a context: the calls of the Owner API and its frames.
+
+A frame is a four-byte big-endian length and one JSON document. JSON, because tasks, messages and free-form values go
+through as the bytes they are on the public wire (`msgspec.Raw`), without a second encoding. Every call ends *answered*
+(`Answer`), *refused* (`Refusal`) or, when the connection goes, *unknown*, which only `Settle` resolves.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw
+
+from volcanic.protocol.types import Message
+
+FRAME_LIMIT = 64 * 1024 * 1024
+"""The longest frame, in bytes: the public body limit (32 MiB) with room for what a task adds to it."""
+
+
+class Frame(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False, rename="camel"):
+    """Base of every frame and call."""
+
+
+class Send(Frame, tag="send"):
+    """Start a run: of a new task, or of one that waits for input.
+
+    The edge mints `op`, and for a new task also `task_id` (and `context_id` when the caller named none), so that the
+    outcome of a lost call can be asked for by name. The owner stores `op` with the task before the run starts.
+    """
+
+    op: str
+    workspace: str
+    caller: str
+    new: bool
+    task_id: str
+    context_id: str = ""
+    """Empty only for a continuation whose caller named the task alone: the task's own context counts."""
+    message: Message
+    history_length: int | None = None
+    accepted_output_modes: list[str] = []
+    return_immediately: bool = False
+    stream: bool = False
+    cancel_on_disconnect: bool = False
+    hops: int = 0
+    push: Raw | None = None
+
+
+class GetTask(Frame, tag="get"):
+    """Read one task as it is shown now; a `working` one without a live run is repaired first."""
+
+    workspace: str
+    caller: str
+    task_id: str
+    history_length: int | None = None
+
+
+class ListTasks(Frame, tag="list"):
+    """One slot's share of a page: its newest `limit` tasks below the cursor, and how many match in all."""
+
+    workspace: str
+    caller: str
+    limit: int
+    before: tuple[str, str] | None = None
+    """(status timestamp, task id) of the last task of the page before; order is newest first, then id descending."""
+    context_id: str | None = None
+    state: str | None = None
+    since: str | None = None
+    """Only tasks whose status timestamp is at or after this one (normalised to milliseconds and `Z`)."""
+    history_length: int | None = None
+    artifacts: bool = False
+
+
+class ListPage(msgspec.Struct, rename="camel", gc=False):
+    """Answer to `ListTasks`: rows in order, each with its sort key."""
+
+    total: int
+    rows: list[ListRow]
+
+
+class ListRow(msgspec.Struct, rename="camel", gc=False):
+    """One task of a page as JSON, with the key it is ordered by."""
+
+    timestamp: str
+    task_id: str
+    task: Raw
+
+
+class CancelTask(Frame, tag="cancel"):
+    """End a task's run, or close a task that waits for input."""
+
+    workspace: str
+    caller: str
+    task_id: str
+
+
+class Subscribe(Frame, tag="subscribe"):
+    """Follow a task: a snapshot first, then what is newer."""
+
+    workspace: str
+    caller: str
+    task_id: str
+    last_event_id: int | None = None
+
+
+class Settle(Frame, tag="settle"):
+    """Ask what became of a lost `Send`: answered with its task when stored, refused with `not_stored` when not."""
+
+    op: str
+    workspace: str
+    caller: str
+    task_id: str
+    history_length: int | None = None
+
+
+Call = Send | GetTask | ListTasks | CancelTask | Subscribe | Settle
+
+
+class Ask(Frame, tag="ask"):
+    """Edge to slot: a call, and how many seconds its caller still waits."""
+
+    id: int
+    seconds: float
+    call: Call
+
+
+class Leave(Frame, tag="leave"):
+    """Edge to slot: the caller of `id` is gone (a disconnect of *that* client, never of the edge)."""
+
+    id: int
+
+
+class Credit(Frame, tag="credit"):
+    """Edge to slot: `bytes` more of stream `id` may be sent."""
+
+    id: int
+    bytes: int
+
+
+class Hello(Frame, tag="hello"):
+    """Slot to edge, first on every connection: who serves, so that a successor is told from its predecessor."""
+
+    slot: str
+    boot: str
+    incarnation: int
+
+
+class Answer(Frame, tag="answer"):
+    """Slot to edge: the result of `id` as the JSON of its A2A result. For a stream: accepted, events follow."""
+
+    id: int
+    result: Raw
+
+
+class Refusal(Frame, tag="refusal"):
+    """Slot to edge: `id` was refused; `kind` is a row of `volcanic.protocol.errors`."""
+
+    id: int
+    kind: str
+    message: str
+    field: str = ""
+
+
+class Event(Frame, tag="event"):
+    """Slot to edge: one `StreamResponse` of stream `id`; `version` is 0 for what is not stored (text deltas)."""
+
+    id: int
+    version: int = 0
+    payload: Raw
+
+
+class End(Frame, tag="end"):
+    """Slot to edge: stream `id` is over; `reason` is empty at its natural end, else `slow`, `drain` or `lost`."""
+
+    id: int
+    reason: str = ""
+
+
+FromEdge = Ask | Leave | Credit
+FromSlot = Hello | Answer | Refusal | Event | End
