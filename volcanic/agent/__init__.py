@@ -1,0 +1,1 @@
+"""The assistant: sessions, the loop between model and tools, and the models behind one port."""

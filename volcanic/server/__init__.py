@@ -1,0 +1,1 @@
+"""Being called: HTTP in, Owner API calls out."""

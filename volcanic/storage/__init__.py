@@ -1,0 +1,1 @@
+"""The workspace's files, one module a file kind."""
