@@ -16,11 +16,11 @@ FRAME_LIMIT = 64 * 1024 * 1024
 """The longest frame, in bytes: the public body limit (32 MiB) with room for what a task adds to it."""
 
 
-class Frame(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False, rename="camel"):
+class Frame(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False, rename="camel", tag_field="t"):
     """Base of every frame and call."""
 
 
-class Send(Frame, tag="send"):
+class Send(Frame, tag="send", kw_only=True):
     """Start a run: of a new task, or of one that waits for input.
 
     The edge mints `op`, and for a new task also `task_id` (and `context_id` when the caller named none), so that the
@@ -44,7 +44,7 @@ class Send(Frame, tag="send"):
     push: Raw | None = None
 
 
-class GetTask(Frame, tag="get"):
+class GetTask(Frame, tag="get", kw_only=True):
     """Read one task as it is shown now; a `working` one without a live run is repaired first."""
 
     workspace: str
@@ -53,7 +53,7 @@ class GetTask(Frame, tag="get"):
     history_length: int | None = None
 
 
-class ListTasks(Frame, tag="list"):
+class ListTasks(Frame, tag="list", kw_only=True):
     """One slot's share of a page: its newest `limit` tasks below the cursor, and how many match in all."""
 
     workspace: str
@@ -84,7 +84,7 @@ class ListRow(msgspec.Struct, rename="camel", gc=False):
     task: Raw
 
 
-class CancelTask(Frame, tag="cancel"):
+class CancelTask(Frame, tag="cancel", kw_only=True):
     """End a task's run, or close a task that waits for input."""
 
     workspace: str
@@ -92,7 +92,7 @@ class CancelTask(Frame, tag="cancel"):
     task_id: str
 
 
-class Subscribe(Frame, tag="subscribe"):
+class Subscribe(Frame, tag="subscribe", kw_only=True):
     """Follow a task: a snapshot first, then what is newer."""
 
     workspace: str
@@ -101,7 +101,7 @@ class Subscribe(Frame, tag="subscribe"):
     last_event_id: int | None = None
 
 
-class Settle(Frame, tag="settle"):
+class Settle(Frame, tag="settle", kw_only=True):
     """Ask what became of a lost `Send`: answered with its task when stored, refused with `not_stored` when not."""
 
     op: str
@@ -114,7 +114,7 @@ class Settle(Frame, tag="settle"):
 Call = Send | GetTask | ListTasks | CancelTask | Subscribe | Settle
 
 
-class Ask(Frame, tag="ask"):
+class Ask(Frame, tag="ask", kw_only=True):
     """Edge to slot: a call, and how many seconds its caller still waits."""
 
     id: int
@@ -122,20 +122,20 @@ class Ask(Frame, tag="ask"):
     call: Call
 
 
-class Leave(Frame, tag="leave"):
+class Leave(Frame, tag="leave", kw_only=True):
     """Edge to slot: the caller of `id` is gone (a disconnect of *that* client, never of the edge)."""
 
     id: int
 
 
-class Credit(Frame, tag="credit"):
+class Credit(Frame, tag="credit", kw_only=True):
     """Edge to slot: `bytes` more of stream `id` may be sent."""
 
     id: int
     bytes: int
 
 
-class Hello(Frame, tag="hello"):
+class Hello(Frame, tag="hello", kw_only=True):
     """Slot to edge, first on every connection: who serves, so that a successor is told from its predecessor."""
 
     slot: str
@@ -143,14 +143,14 @@ class Hello(Frame, tag="hello"):
     incarnation: int
 
 
-class Answer(Frame, tag="answer"):
+class Answer(Frame, tag="answer", kw_only=True):
     """Slot to edge: the result of `id` as the JSON of its A2A result. For a stream: accepted, events follow."""
 
     id: int
     result: Raw
 
 
-class Refusal(Frame, tag="refusal"):
+class Refusal(Frame, tag="refusal", kw_only=True):
     """Slot to edge: `id` was refused; `kind` is a row of `volcanic.protocol.errors`."""
 
     id: int
@@ -159,7 +159,7 @@ class Refusal(Frame, tag="refusal"):
     field: str = ""
 
 
-class Event(Frame, tag="event"):
+class Event(Frame, tag="event", kw_only=True):
     """Slot to edge: one `StreamResponse` of stream `id`; `version` is 0 for what is not stored (text deltas)."""
 
     id: int
@@ -167,7 +167,7 @@ class Event(Frame, tag="event"):
     payload: Raw
 
 
-class End(Frame, tag="end"):
+class End(Frame, tag="end", kw_only=True):
     """Slot to edge: stream `id` is over; `reason` is empty at its natural end, else `slow`, `drain` or `lost`."""
 
     id: int

@@ -40,7 +40,7 @@ class Wire(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True, gc=
     """Base of every wire struct: camelCase names, defaults left out."""
 
 
-class Part(Wire):
+class Part(Wire, kw_only=True):
     """One piece of content: exactly one of `text`, `raw` (base64), `url`, `data` is set (proto oneof `content`)."""
 
     text: str | UnsetType = UNSET
@@ -52,7 +52,7 @@ class Part(Wire):
     media_type: str | UnsetType = UNSET
 
 
-class Message(Wire):
+class Message(Wire, kw_only=True):
     """One turn of a conversation."""
 
     message_id: str
@@ -65,7 +65,7 @@ class Message(Wire):
     reference_task_ids: list[str] = []
 
 
-class TaskStatus(Wire):
+class TaskStatus(Wire, kw_only=True):
     """A state, when it was reached (RFC 3339, UTC, milliseconds, `Z`), and what the agent says about it."""
 
     state: TaskState
@@ -73,7 +73,7 @@ class TaskStatus(Wire):
     timestamp: str | UnsetType = UNSET
 
 
-class Artifact(Wire):
+class Artifact(Wire, kw_only=True):
     """A result of a task."""
 
     artifact_id: str
@@ -84,7 +84,7 @@ class Artifact(Wire):
     extensions: list[str] = []
 
 
-class Task(Wire):
+class Task(Wire, kw_only=True):
     """The unit of work."""
 
     id: str
@@ -95,7 +95,7 @@ class Task(Wire):
     metadata: Raw | UnsetType = UNSET
 
 
-class TaskStatusUpdateEvent(Wire):
+class TaskStatusUpdateEvent(Wire, kw_only=True):
     """A task reached a state."""
 
     task_id: str
@@ -104,7 +104,7 @@ class TaskStatusUpdateEvent(Wire):
     metadata: Raw | UnsetType = UNSET
 
 
-class TaskArtifactUpdateEvent(Wire):
+class TaskArtifactUpdateEvent(Wire, kw_only=True):
     """An artifact, or a piece of one, came into being."""
 
     task_id: str
@@ -115,14 +115,14 @@ class TaskArtifactUpdateEvent(Wire):
     metadata: Raw | UnsetType = UNSET
 
 
-class AuthenticationInfo(Wire):
+class AuthenticationInfo(Wire, kw_only=True):
     """What a webhook wants in its `Authorization` header."""
 
     scheme: str
     credentials: str | UnsetType = UNSET
 
 
-class TaskPushNotificationConfig(Wire):
+class TaskPushNotificationConfig(Wire, kw_only=True):
     """A webhook registered for a task; the key is (taskId, id)."""
 
     tenant: str | UnsetType = UNSET
@@ -133,7 +133,7 @@ class TaskPushNotificationConfig(Wire):
     authentication: AuthenticationInfo | UnsetType = UNSET
 
 
-class SendMessageConfiguration(Wire):
+class SendMessageConfiguration(Wire, kw_only=True):
     """How a caller wants its answer."""
 
     accepted_output_modes: list[str] = []
@@ -142,7 +142,7 @@ class SendMessageConfiguration(Wire):
     return_immediately: bool = False
 
 
-class SendMessageRequest(Wire):
+class SendMessageRequest(Wire, kw_only=True):
     """Parameters of SendMessage and SendStreamingMessage."""
 
     tenant: str | UnsetType = UNSET
@@ -151,7 +151,7 @@ class SendMessageRequest(Wire):
     metadata: Raw | UnsetType = UNSET
 
 
-class GetTaskRequest(Wire):
+class GetTaskRequest(Wire, kw_only=True):
     """Parameters of GetTask."""
 
     tenant: str | UnsetType = UNSET
@@ -159,7 +159,7 @@ class GetTaskRequest(Wire):
     history_length: int | UnsetType = UNSET
 
 
-class ListTasksRequest(Wire):
+class ListTasksRequest(Wire, kw_only=True):
     """Parameters of ListTasks."""
 
     tenant: str | UnsetType = UNSET
@@ -172,7 +172,7 @@ class ListTasksRequest(Wire):
     include_artifacts: bool = False
 
 
-class CancelTaskRequest(Wire):
+class CancelTaskRequest(Wire, kw_only=True):
     """Parameters of CancelTask."""
 
     tenant: str | UnsetType = UNSET
@@ -180,14 +180,14 @@ class CancelTaskRequest(Wire):
     metadata: Raw | UnsetType = UNSET
 
 
-class SubscribeToTaskRequest(Wire):
+class SubscribeToTaskRequest(Wire, kw_only=True):
     """Parameters of SubscribeToTask."""
 
     tenant: str | UnsetType = UNSET
     id: str
 
 
-class GetTaskPushNotificationConfigRequest(Wire):
+class GetTaskPushNotificationConfigRequest(Wire, kw_only=True):
     """Parameters of GetTaskPushNotificationConfig."""
 
     tenant: str | UnsetType = UNSET
@@ -195,7 +195,7 @@ class GetTaskPushNotificationConfigRequest(Wire):
     id: str
 
 
-class DeleteTaskPushNotificationConfigRequest(Wire):
+class DeleteTaskPushNotificationConfigRequest(Wire, kw_only=True):
     """Parameters of DeleteTaskPushNotificationConfig."""
 
     tenant: str | UnsetType = UNSET
@@ -203,7 +203,7 @@ class DeleteTaskPushNotificationConfigRequest(Wire):
     id: str
 
 
-class ListTaskPushNotificationConfigsRequest(Wire):
+class ListTaskPushNotificationConfigsRequest(Wire, kw_only=True):
     """Parameters of ListTaskPushNotificationConfigs."""
 
     tenant: str | UnsetType = UNSET
@@ -212,20 +212,20 @@ class ListTaskPushNotificationConfigsRequest(Wire):
     page_token: str | UnsetType = UNSET
 
 
-class GetExtendedAgentCardRequest(Wire):
+class GetExtendedAgentCardRequest(Wire, kw_only=True):
     """Parameters of GetExtendedAgentCard."""
 
     tenant: str | UnsetType = UNSET
 
 
-class SendMessageResponse(Wire):
+class SendMessageResponse(Wire, kw_only=True):
     """Exactly one of `task` and `message`."""
 
     task: Task | UnsetType = UNSET
     message: Message | UnsetType = UNSET
 
 
-class StreamResponse(Wire):
+class StreamResponse(Wire, kw_only=True):
     """One event of a stream or push: exactly one member is set (spec §3.2.3)."""
 
     task: Task | UnsetType = UNSET

@@ -1,0 +1,129 @@
+"""Frames on a Unix socket: reading many at once, writing many at once, both bounded."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from typing import Generic, TypeVar
+
+import msgspec
+import trio
+
+from actors.messages import FRAME_LIMIT, Frame
+
+F = TypeVar("F")
+
+READ_SIZE = 256 * 1024
+OUTBOX_LIMIT = 256 * 1024 * 1024
+_HEADER = 4
+
+
+class FrameError(Exception):
+    """The peer sent what is no frame, or more of it than a frame may hold. The connection is over."""
+
+
+class OutboxFull(Exception):  # noqa: N818 - the name says the condition, as in queue.Full
+    """The peer does not read: `OUTBOX_LIMIT` bytes wait for it. The connection is closed; its calls are *unknown*."""
+
+
+class FrameReader(Generic[F]):
+    """Frames out of a byte stream. The stream stays its opener's to close."""
+
+    def __init__(self, stream: trio.abc.ReceiveStream, decoder: msgspec.json.Decoder[F]) -> None:
+        self._stream = stream
+        self._decoder = decoder
+        self._buffer = bytearray()
+
+    async def receive(self) -> list[F]:
+        """Wait for at least one whole frame and return all that have come; an empty list is the end of the stream.
+
+        Raises:
+            FrameError: an oversized, truncated or unreadable frame.
+            trio.BrokenResourceError, trio.ClosedResourceError: the connection is gone.
+        """
+        while True:
+            if frames := self._split():
+                return frames
+            data = await self._stream.receive_some(READ_SIZE)
+            if not data:
+                if self._buffer:
+                    raise FrameError("the connection ended inside a frame")
+                return []
+            self._buffer += data
+
+    def _split(self) -> list[F]:
+        buffer = self._buffer
+        frames: list[F] = []
+        start = 0
+        while len(buffer) - start >= _HEADER:
+            size = int.from_bytes(buffer[start : start + _HEADER])
+            if size > FRAME_LIMIT:
+                raise FrameError(f"a frame of {size} bytes, over {FRAME_LIMIT}")
+            end = start + _HEADER + size
+            if len(buffer) < end:
+                break
+            try:
+                # A copy, because free-form values stay views of what they were decoded from.
+                frames.append(self._decoder.decode(bytes(buffer[start + _HEADER : end])))
+            except (msgspec.DecodeError, RecursionError) as error:
+                raise FrameError(f"an unreadable frame: {error}") from None
+            start = end
+        if start:
+            del buffer[:start]
+        return frames
+
+
+class Outbox:
+    """Frames waiting to be written to one peer, in order.
+
+    `put` never waits, so that any actor can answer from where it stands. Overflow answer: over `OUTBOX_LIMIT` bytes the
+    outbox fails for good and `run` raises `OutboxFull`, which ends the connection.
+    """
+
+    def __init__(self) -> None:
+        self._encoder = msgspec.json.Encoder()
+        self._frames: deque[bytes] = deque()
+        self._size = 0
+        self._lot = trio.lowlevel.ParkingLot()
+        self._failed = False
+
+    def put(self, frame: Frame) -> None:
+        """Enqueue a frame; it goes out with whatever else waits by then."""
+        if self._failed:
+            return
+        body = self._encoder.encode(frame)
+        self._frames.append(len(body).to_bytes(_HEADER))
+        self._frames.append(body)
+        self._size += len(body) + _HEADER
+        self._failed = self._size > OUTBOX_LIMIT
+        self._lot.unpark()
+
+    async def run(self, stream: trio.abc.SendStream) -> None:
+        """Write what comes, for ever.
+
+        Raises:
+            OutboxFull: see the class.
+            trio.BrokenResourceError, trio.ClosedResourceError: the connection is gone.
+        """
+        while True:
+            while not self._frames:
+                await self._lot.park()
+            if self._failed:
+                raise OutboxFull
+            batch = b"".join(self._frames)
+            self._frames.clear()
+            self._size = 0
+            await stream.send_all(batch)
+
+    async def flush(self, stream: trio.abc.SendStream, seconds: float) -> None:
+        """Write what is left, for at most `seconds`, through a cancellation: the last words of a closing connection."""
+        if not self._frames or self._failed:
+            return
+        batch = b"".join(self._frames)
+        self._frames.clear()
+        with (
+            trio.move_on_after(seconds) as scope,
+            contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError),
+        ):
+            scope.shield = True
+            await stream.send_all(batch)
