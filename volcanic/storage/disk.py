@@ -1,0 +1,197 @@
+"""All file writes of a process: one thread, jobs in order, one group commit a batch.
+
+A job is a few operations that one caller awaits. While the thread works on a batch, further jobs queue up and become
+the next batch; its files are made durable side by side, and each folder is synced once for all of them. The event loop
+is woken once a batch. A durable `Replace` reaches the disk as write(temp), sync(temp), rename, sync(folder), in order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import queue
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import final
+
+import structlog
+import trio
+
+from volcanic.storage.batch import TEMP_PREFIX, BatchWriter
+from volcanic.storage.filesystem import FileSystem, OsFileSystem
+from volcanic.storage.operations import Append, Op, Remove, Replace
+
+__all__ = ["Append", "Disk", "FileSystem", "Op", "OsFileSystem", "Remove", "Replace", "open_disk", "sweep_temps"]
+
+CAPACITY = 256
+"""Jobs under way or waiting for the thread; a submitter beyond them waits for room (it is never refused)."""
+
+BATCH = 128
+"""Jobs of one batch at most."""
+
+SYNC_HELPERS = 3
+"""Threads that sync beside the disk thread."""
+
+DRAIN_SECONDS = 10.0
+
+_log = structlog.get_logger(__name__)
+
+
+@final
+class _Job:
+    """One `submit`: its operations, its first error, and who waits (nobody, once cancelled)."""
+
+    __slots__ = ("error", "ops", "task")
+
+    def __init__(self, ops: tuple[Op, ...], task: trio.lowlevel.Task) -> None:
+        self.ops = ops
+        self.error: BaseException | None = None
+        self.task: trio.lowlevel.Task | None = task
+
+
+@final
+class Disk:
+    """The write side of a process's files; made by `open_disk`, which owns its thread.
+
+    `jobs`, `batches` and `largest` (a batch's most jobs) count what was done so far.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        """Take the bound on jobs under way; `open_disk` starts the thread."""
+        self.jobs = 0
+        self.batches = 0
+        self.largest = 0
+        self._room = trio.Semaphore(capacity)
+        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._closed = False
+        self._done = trio.Event()
+
+    async def submit(self, *ops: Op) -> None:
+        """Have `ops` done, in order, after every job submitted before; return when all of them are done.
+
+        At the first operation that fails the rest of the job is left undone. A caller that is cancelled either never
+        submitted, or leaves the job to complete without it. Without operations: wait for every earlier job.
+
+        Raises:
+            OSError: one of these operations failed. After a failed sync the new content may be visible, but counts
+                as not stored.
+            trio.ClosedResourceError: the disk is closed.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        try:
+            self._room.acquire_nowait()
+        except trio.WouldBlock:
+            await self._room.acquire()
+        if self._closed:
+            self._room.release()
+            raise trio.ClosedResourceError("the disk is closed")
+        job = _Job(ops, trio.lowlevel.current_task())
+        self._queue.put(job)
+
+        def abandon(_raise_cancel: object) -> trio.lowlevel.Abort:
+            job.task = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abandon)
+        if job.error is not None:
+            raise job.error
+
+    def waiting(self) -> int:
+        """Return how many jobs the thread has not taken yet."""
+        return self._queue.qsize()
+
+    def _settle(self, jobs: list[_Job]) -> None:
+        self.batches += 1
+        self.jobs += len(jobs)
+        self.largest = max(self.largest, len(jobs))
+        for job in jobs:
+            self._room.release()
+            task = job.task
+            if task is not None:
+                job.task = None
+                trio.lowlevel.reschedule(task)
+            elif job.error is not None:
+                _log.warning("a write that nobody waits for any more failed", error=repr(job.error))
+
+    def _take(self) -> tuple[list[_Job], bool]:
+        """Wait for the next jobs; the second value is False once the end mark was among them."""
+        jobs: list[_Job] = []
+        job = self._queue.get()
+        while job is not None:
+            jobs.append(job)
+            if len(jobs) == BATCH:
+                break
+            try:
+                job = self._queue.get_nowait()
+            except queue.Empty:
+                break
+        return jobs, job is not None
+
+    def _serve(self, writer: BatchWriter, token: trio.lowlevel.TrioToken) -> None:
+        """Run the disk thread until it takes the end mark."""
+        going = True
+        while going:
+            jobs, going = self._take()
+            if jobs:
+                writer.run(jobs)
+                _tell(token, functools.partial(self._settle, jobs))
+        writer.close()
+        _tell(token, self._done.set)
+
+    async def _close(self, seconds: float) -> None:
+        self._closed = True
+        self._queue.put(None)
+        with trio.move_on_after(seconds) as scope:
+            scope.shield = True
+            await self._done.wait()
+        if scope.cancelled_caught:
+            _log.error("the disk did not take everything in time", seconds=seconds, waiting=self.waiting())
+
+
+def _tell(token: trio.lowlevel.TrioToken, call: Callable[[], None]) -> None:
+    with contextlib.suppress(trio.RunFinishedError):  # after a hard stop nobody is left to hear it
+        token.run_sync_soon(call)
+
+
+@asynccontextmanager
+async def open_disk(
+    fs: FileSystem | None = None,
+    *,
+    capacity: int = CAPACITY,
+    helpers: int = SYNC_HELPERS,
+    drain_seconds: float = DRAIN_SECONDS,
+) -> AsyncGenerator[Disk, None]:
+    """Run a disk thread for the length of the block.
+
+    Leaving the block, for whatever reason, lets the thread finish the jobs it was given, for at most `drain_seconds`;
+    a thread that hangs longer is abandoned (it ends with the process).
+    """
+    disk = Disk(capacity)
+    writer = BatchWriter(fs or OsFileSystem(), helpers)
+    arguments = (writer, trio.lowlevel.current_trio_token())
+    threading.Thread(target=disk._serve, args=arguments, name="disk", daemon=True).start()  # noqa: SLF001
+    try:
+        yield disk
+    finally:
+        await disk._close(drain_seconds)  # noqa: SLF001
+
+
+def sweep_temps(folder: str, older_than: float) -> int:
+    """Remove temp files that a crash left in a folder and that are older than `older_than` seconds; return how many.
+
+    A missing folder has none. Blocks: call it at start or in a thread.
+    """
+    removed = 0
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        horizon = time.time() - older_than
+        for entry in entries:
+            if not entry.name.startswith(TEMP_PREFIX):
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                if entry.stat(follow_symlinks=False).st_mtime <= horizon:
+                    os.unlink(entry.path)  # noqa: PTH108
+                    removed += 1
+    return removed
