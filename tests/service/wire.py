@@ -218,14 +218,18 @@ class Caller:
         """Send a call and return its result."""
         return self.read(self.exchange(method, params))
 
-    def refused(self, method: str, params: Json | None = None) -> RefusedError:
-        """Send a call that must be refused and return the refusal."""
-        reply = self.exchange(method, params)
+    def outcome(self, reply: Reply) -> Any:
+        """Return an answer's result, or the refusal that it is."""
         try:
-            result = self.read(reply)
+            return self.read(reply)
         except RefusedError as refused:
             return refused
-        raise AssertionError(f"{method} was not refused: {result}")
+
+    def refused(self, method: str, params: Json | None = None) -> RefusedError:
+        """Send a call that must be refused and return the refusal."""
+        outcome = self.outcome(self.exchange(method, params))
+        assert isinstance(outcome, RefusedError), f"{method} was not refused: {outcome}"
+        return outcome
 
     def send(self, text: str, **options: Any) -> Json:
         """Send a message and return the task that answers it."""
