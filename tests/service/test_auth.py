@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
 
 import pytest
 
 from tests.service.a2a import answer, sending, state_of
 from tests.service.harness import eventually
-from tests.service.wire import JsonRpcCaller
+from tests.service.wire import JsonRpcCaller, read_until
 
 CALLS = {
     "SendMessage": sending("hi"),
@@ -79,12 +78,9 @@ def test_another_authorization_is_refused(service, alice, value):
 
 @pytest.mark.parametrize("path", ["/a2a", "/a2a/v1/message:send", "/a2a/v1/message:stream"])
 def test_the_key_is_checked_before_the_body_is_read(service, path):
-    with service.endpoint.connect() as raw:
+    with service.endpoint.begin("POST", path, {"Content-Type": "application/json"}, length=10_000_000) as raw:
         raw.settimeout(5)
-        raw.sendall(
-            f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10000000\r\n\r\n".encode()
-        )
-        assert raw.recv(65536).startswith(b"HTTP/1.1 401")
+        assert read_until(raw, b"\r\n").startswith(b"HTTP/1.1 401")
 
 
 @pytest.mark.parametrize("body", [b"{", b"\xff", b"[" * 100_000])
@@ -157,7 +153,6 @@ def test_a_broken_callers_file_admits_nobody_and_is_named_in_the_log(make_servic
         _unauthorized(service.rpc().exchange("ListTasks", {}))
         path.write_bytes(good)
         assert service.rpc().exchange("ListTasks", {}).status == 200, name
-        time.sleep(0.01)
     eventually(lambda: "callers.json" in service.log.read_text(), 5, "a warning names the file")
     path.unlink()
     path.mkdir()

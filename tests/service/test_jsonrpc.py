@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.service.a2a import KINDS, answer, envelope, saying, sending, state_of
-from tests.service.wire import RefusedError
+from tests.service.wire import RefusedError, read_until
 
 
 def _code(reply):
@@ -170,18 +170,10 @@ def test_the_version_may_come_as_a_query_parameter(service, rpc):
 
 
 def test_a_body_over_the_limit_is_refused_before_it_is_sent(service, rpc):
-    head = "".join(f"{name}: {value}\r\n" for name, value in rpc.headers().items())
-    with service.endpoint.connect() as raw:
-        raw.sendall(
-            f"POST /a2a HTTP/1.1\r\nHost: x\r\n{head}Content-Type: application/json\r\n"
-            f"Content-Length: {33 * 1024 * 1024}\r\n\r\n".encode()
-        )
+    headers = {"Content-Type": "application/json", **rpc.headers()}
+    with service.endpoint.begin("POST", "/a2a", headers, length=33 * 1024 * 1024) as raw:
         raw.settimeout(5)
-        received = b""
-        while b'"error"' not in received:
-            more = raw.recv(65536)
-            assert more, received
-            received += more
+        received = read_until(raw, b'"error"')
     assert received.startswith((b"HTTP/1.1 413", b"HTTP/1.1 400", b"HTTP/1.1 200"))
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 
 import pytest
 
 from tests.service.a2a import answer, saying, sending, state_of
+from tests.service.wire import read_until
 
 
 def _info(reply):
@@ -46,18 +46,12 @@ def test_every_error_has_its_own_reason_and_status(service, rest):
 @pytest.mark.parametrize("verb", ["POST", "GET"])
 def test_subscribe_is_served_by_either_verb(service, rest, verb):
     task = rest.send("long: subscribe", immediately=True)
-    path = f"/a2a/v1/tasks/{task['id']}:subscribe"
-    with service.endpoint.connect() as raw:
-        head = "".join(f"{name}: {value}\r\n" for name, value in rest.headers().items())
-        raw.sendall(f"{verb} {path} HTTP/1.1\r\nHost: x\r\n{head}Content-Length: 0\r\n\r\n".encode())
-        received = b""
-        while b"\n\n" not in received.replace(b"\r", b"").partition(b"data:")[2]:
-            more = raw.recv(65536)
-            assert more, received
-            received += more
+    with service.endpoint.begin(verb, f"/a2a/v1/tasks/{task['id']}:subscribe", rest.headers()) as raw:
+        received = read_until(raw, b'"contextId"')
     assert b"text/event-stream" in received
-    data = received.partition(b"data:")[2].partition(b"\n")[0]
-    assert json.loads(data)["task"]["id"] == task["id"]
+    first = received.partition(b"data:")[2].strip()
+    assert first.startswith(b'{"task":')
+    assert task["id"].encode() in first
     assert state_of(rest.call("CancelTask", {"id": task["id"]})) == "CANCELED"
 
 

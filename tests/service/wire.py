@@ -71,6 +71,20 @@ class Endpoint:
             raise
         return raw
 
+    def begin(
+        self, verb: str, path: str, headers: dict[str, str], body: bytes = b"", length: int | None = None
+    ) -> socket.socket:
+        """Send a request, or as much of it as `body` is of `length`, and return the connection with the answer unread."""
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        size = len(body) if length is None else length
+        raw = self.connect()
+        try:
+            raw.sendall(f"{verb} {path} HTTP/1.1\r\nHost: x\r\n{head}Content-Length: {size}\r\n\r\n".encode() + body)
+        except BaseException:
+            raw.close()
+            raise
+        return raw
+
     def request(
         self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
     ) -> Reply:
@@ -164,6 +178,16 @@ class Stream:
         assert "error" not in value, value
         result: Json = value["result"]
         return result
+
+
+def read_until(raw: socket.socket, mark: bytes) -> bytes:
+    """Return what a raw connection gives up to and including the mark, and maybe more."""
+    received = b""
+    while mark not in received:
+        more = raw.recv(65536)
+        assert more, f"closed before {mark!r}: {received!r}"
+        received += more
+    return received
 
 
 class RefusedError(Exception):
