@@ -69,10 +69,7 @@ class StatusNote:
 
 @attrs.frozen
 class ArtifactNote:
-    """An artifact, or a piece of one: the JSON of an A2A Artifact, in which `artifactId` may be missing.
-
-    A name without an id stands for the artifact of that name; with neither, the listener mints an id.
-    """
+    """An artifact, or a piece of one: the JSON of an A2A Artifact. A missing `artifactId` is minted by the listener."""
 
     artifact: Raw
     append: bool = False
@@ -107,12 +104,13 @@ class Outcome:
 
     Attributes:
         state: The A2A state it ends in.
-        text: What explains the state to the caller: the answer when completed, the question when input or
-            authorisation is wanted, else the reason. Not yet redacted.
+        text: What explains the state to the caller: the answer when completed (unless the run's end came with a text
+            of its own), the question when input or
+            authorisation is wanted, else the reason. Registered keys are scrubbed from a provider's error.
         response: The final assistant text of the run (a task's `response` artifact), whatever the state; the last
             message that had any.
         length_limited: The answer was cut off by the model's length limit; the run still counts as completed.
-        error: The provider's error text when one ended the run, else empty. Not yet redacted.
+        error: The provider's error text when one ended the run, scrubbed; else empty.
     """
 
     state: VerdictState

@@ -17,6 +17,7 @@ from volcanic.agent.messages import (
     TextBlock,
     ToolCallBlock,
     ToolResultMessage,
+    encodable,
 )
 from volcanic.agent.models.port import Model, ModelError, ModelRequest, ToolSpec
 from volcanic.agent.queues import TextQueue
@@ -26,6 +27,7 @@ from volcanic.agent.retry import RetryPolicy
 from volcanic.agent.tool_batch import CANCELLED, CUT_OFF, BatchEnd, ToolBatch, ToolHooks
 from volcanic.clock import Clock
 from volcanic.extension import Tool, ToolCall, ToolResult, Verdict, VerdictState
+from volcanic.redact import KEYS
 
 RECORD_SECONDS = 5.0
 """How long an interrupted run may take to record what it had, in seconds."""
@@ -77,7 +79,8 @@ class RunLoop:
             try:
                 message, decided = await self._ask()
             except ModelError as error:
-                return self._outcome(Verdict(VerdictState.FAILED, error.text), error.text)
+                text = KEYS.scrub(error.text)
+                return self._outcome(Verdict(VerdictState.FAILED, text), text)
             blocks = message.tool_calls()
             stops = not blocks
             if blocks:
@@ -118,7 +121,7 @@ class RunLoop:
                 failure = error
             failures += 1
             delay = self._assistant.retry.delay(failures) if failure.retryable else None
-            await self._talk.note(self._broken(reply, StopReason.ERROR, failure.text), last=delay is None)
+            await self._talk.note(self._broken(reply, StopReason.ERROR, KEYS.scrub(failure.text)), last=delay is None)
             await self._emit(MessageEnd(reply.text(), StopReason.ERROR))
             if delay is None:
                 raise failure
@@ -185,7 +188,7 @@ class RunLoop:
         return end
 
     async def _record(self, call: ToolCall, result: ToolResult, ends: bool) -> None:  # noqa: FBT001
-        content: list[TextBlock | ImageContent] = [TextBlock(result.text)]
+        content: list[TextBlock | ImageContent] = [TextBlock(encodable(result.text))]
         content += [ImageContent(image.data, image.media_type) for image in result.images]
         message = ToolResultMessage(
             tool_call_id=call.id,

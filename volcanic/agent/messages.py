@@ -132,6 +132,15 @@ _DECODER = msgspec.json.Decoder(Message)
 _ENCODER = msgspec.json.Encoder()
 
 
+def encodable(text: str) -> str:
+    """Return `text` with lone surrogates replaced: JSON cannot hold them, and file names and broken output have them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
+
+
 def encode(message: Message) -> bytes:
     """Return the message as one line of JSON without a line end."""
     return _ENCODER.encode(message)

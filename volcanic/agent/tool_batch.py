@@ -11,6 +11,7 @@ from msgspec import Raw
 
 from volcanic.agent.events import ArtifactNote, Emit, StatusNote, ToolEnd, ToolStart
 from volcanic.extension import ExecutionMode, Tool, ToolCall, ToolResult, Verdict
+from volcanic.redact import KEYS
 
 CANCELLED = "The call was cancelled before it finished."
 CUT_OFF = "Not executed: the response was cut off by the length limit, so the call may be incomplete."
@@ -151,7 +152,7 @@ class ToolBatch:
             result = await tool.run(call, self._run)
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is the model's to read
             _log.warning("tool failed", tool=call.name, error=type(error).__name__)
-            result = ToolResult(str(error) or type(error).__name__, is_error=True)
+            result = ToolResult(KEYS.scrub(str(error)) or type(error).__name__, is_error=True)
         for hook in self._hooks.after:
             try:
                 result = await hook(call, result)
