@@ -1,8 +1,10 @@
-"""What crosses the boundary between an edge and the slot that owns a context: the calls of the Owner API and its frames.
+"""What crosses between an edge and the slot that owns a context: the calls of the Owner API and its frames.
 
 A frame is a four-byte big-endian length and one JSON document. JSON, because tasks, messages and free-form values go
 through as the bytes they are on the public wire (`msgspec.Raw`), without a second encoding. Every call ends *answered*
-(`Answer`), *refused* (`Refusal`) or, when the connection goes, *unknown*, which only `Settle` resolves.
+(`Answer`), *refused* (`Refusal`) or, when the connection goes, *unknown*. A lost `Send` is settled by sending it again
+with `again`: the owner looks for its operation id first, so one idempotent call both asks what became of it and does it
+if nothing did.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ class Send(Frame, tag="send", kw_only=True):
     stream: bool = False
     cancel_on_disconnect: bool = False
     hops: int = 0
-    push: Raw | None = None
+    again: bool = False
+    """Sent before with an unknown outcome: the owner looks for `op` first and answers with its task if stored."""
 
 
 class GetTask(Frame, tag="get", kw_only=True):
@@ -101,17 +104,7 @@ class Subscribe(Frame, tag="subscribe", kw_only=True):
     last_event_id: int | None = None
 
 
-class Settle(Frame, tag="settle", kw_only=True):
-    """Ask what became of a lost `Send`: answered with its task when stored, refused with `not_stored` when not."""
-
-    op: str
-    workspace: str
-    caller: str
-    task_id: str
-    history_length: int | None = None
-
-
-Call = Send | GetTask | ListTasks | CancelTask | Subscribe | Settle
+Call = Send | GetTask | ListTasks | CancelTask | Subscribe
 
 
 class Ask(Frame, tag="ask", kw_only=True):

@@ -1,0 +1,191 @@
+"""The owner's side of the Owner API: every session of a slot, under one dynamic supervisor, and the calls upon them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+import trio
+
+from actors import rendering
+from actors.asking import Asker, Ground, Workspace
+from actors.listing import Listing
+from actors.messages import CancelTask, GetTask, ListPage, ListTasks, Send, Subscribe
+from actors.records import with_status
+from actors.ref import Promise, Reply, ask
+from actors.registry import Registry
+from actors.session import Cancel, Follow, Key, Message, Repair, Session, Start
+from actors.task_run import RESTARTED, TaskRun, not_stored
+from supervisors.child_spec import ChildSpec
+from volcanic.protocol.errors import A2AError, ErrorKind
+from volcanic.protocol.states import is_active
+from volcanic.protocol.types import TaskState
+from volcanic.storage.tasks import TaskRecord
+
+REPAIR_SECONDS = 30.0
+"""How long a reader waits for the repair of an interrupted task."""
+
+log = structlog.get_logger(__name__)
+
+
+class Contexts:
+    """The sessions and runs of one slot.
+
+    `start_child` is the slot's dynamic supervisor: it starts a session's task when a message wakes it.
+    """
+
+    def __init__(self, ground: Ground, start_child: Callable[[ChildSpec], None], owns: Callable[[str], bool]) -> None:
+        self.sessions: Registry[Key, Session] = Registry()
+        self.runs: dict[str, TaskRun] = {}
+        self._ground = ground
+        self._start_child = start_child
+        self._listing = Listing(ground, owns)
+
+    # -- calls -----------------------------------------------------------------------------------------------------
+
+    def send(self, call: Send, asker: Asker) -> None:
+        """Start or continue a task."""
+        workspace = self._workspace(call.workspace)
+        if call.new or workspace is None:
+            self._tell((call.workspace, call.caller, call.context_id), Start(call, asker), asker)
+            return
+        context_id = self._context_of(workspace, call.caller, call.task_id)
+        if context_id is None:
+            asker.refuse(A2AError(ErrorKind.TASK_NOT_FOUND))
+        elif call.context_id not in {"", context_id}:
+            asker.refuse(
+                A2AError(ErrorKind.INVALID_PARAMS, "the task belongs to another context", field="message.contextId")
+            )
+        else:
+            self._tell((call.workspace, call.caller, context_id), Start(call, asker), asker)
+
+    def cancel(self, call: CancelTask, asker: Asker) -> None:
+        """Cancel a task."""
+        self._tell_about(call.workspace, call.caller, call.task_id, Cancel(call.task_id, asker), asker)
+
+    def subscribe(self, call: Subscribe, asker: Asker) -> None:
+        """Follow a task."""
+        self._tell_about(call.workspace, call.caller, call.task_id, Follow(call.task_id, asker), asker)
+
+    async def get(self, call: GetTask) -> bytes:
+        """Return the JSON of a task as it is shown now.
+
+        Raises:
+            A2AError: no such task of this caller, or what it would show cannot be stored.
+        """
+        workspace = self._workspace(call.workspace)
+        run = self.runs.get(call.task_id)
+        if run is not None and run.workspace is workspace and run.record.caller == call.caller:
+            await self._make_durable(run)
+            return rendering.task_json(run.record.task, call.history_length)
+        record = None if workspace is None else workspace.tasks.read(call.task_id)
+        if workspace is None or record is None or record.caller != call.caller:
+            raise A2AError(ErrorKind.TASK_NOT_FOUND)
+        if is_active(record.task.status.state):
+            await self._repair(workspace, record)
+            record = workspace.tasks.read(call.task_id)
+            if record is None:
+                raise A2AError(ErrorKind.TASK_NOT_FOUND)
+        return rendering.task_json(record.task, call.history_length)
+
+    async def list(self, call: ListTasks) -> ListPage:
+        """Return this slot's share of a page.
+
+        Raises:
+            A2AError: what it would show cannot be stored.
+        """
+        workspace = self._workspace(call.workspace)
+        if workspace is None:
+            return ListPage(0, [])
+        while True:
+            page = await self._listing.page(workspace, call)
+            stale = [row.task_id for row in page.rows if row.active and row.task_id not in self.runs]
+            for row in page.rows:
+                if (run := self.runs.get(row.task_id)) is not None:
+                    await self._make_durable(run)
+            if not stale:
+                return page.shown()
+            for task_id in stale:
+                record = workspace.tasks.read(task_id)
+                if record is not None and is_active(record.task.status.state):
+                    await self._repair(workspace, record)
+
+    # -- the slot's life -------------------------------------------------------------------------------------------
+
+    async def settle_predecessor(self) -> int:
+        """Fail at once the runs that this slot's predecessor left, and start the live log anew; return how many.
+
+        Call it before the first call is served: blocked callers, asking again, then find their tasks settled.
+        """
+        settled = 0
+        for run in self._ground.live.unfinished():
+            workspace = self._workspace(run.workspace)
+            record = None if workspace is None else workspace.tasks.read(run.task_id)
+            if workspace is None or record is None or not is_active(record.task.status.state):
+                continue
+            failed = with_status(record, TaskState.FAILED, RESTARTED, self._ground.clock.wall())
+            try:
+                await self._ground.disk.submit(workspace.tasks.replace_op(failed, durable=True))
+            except OSError as error:
+                # Left as it is: the next reader tries again.
+                log.warning("task_not_settled", taskId=run.task_id, error=repr(error))
+                continue
+            settled += 1
+        for run in self._ground.live.unfinished():
+            self._ground.live.end_op(run.task_id)
+        await self._ground.disk.submit(self._ground.live.compact_op())
+        return settled
+
+    # -- helpers ---------------------------------------------------------------------------------------------------
+
+    def _workspace(self, path: str) -> Workspace | None:
+        return self._ground.workspaces.get(path)
+
+    def _context_of(self, workspace: Workspace, caller: str, task_id: str) -> str | None:
+        """Return the context of a caller's task, or None when the caller has no such task."""
+        run = self.runs.get(task_id)
+        record = run.record if run is not None and run.workspace is workspace else workspace.tasks.read(task_id)
+        if record is None or record.caller != caller:
+            return None
+        context_id = record.task.context_id
+        return context_id if isinstance(context_id, str) else ""
+
+    def _tell_about(self, path: str, caller: str, task_id: str, message: Message, asker: Asker) -> None:
+        workspace = self._workspace(path)
+        context_id = None if workspace is None else self._context_of(workspace, caller, task_id)
+        if context_id is None:
+            asker.refuse(A2AError(ErrorKind.TASK_NOT_FOUND))
+        else:
+            self._tell((path, caller, context_id), message, asker)
+
+    def _tell(self, key: Key, message: Message, asker: Reply[bytes]) -> None:
+        if key[0] not in self._ground.workspaces:
+            asker.refuse(A2AError(ErrorKind.UNAVAILABLE))
+            return
+        session = self.sessions.get(key)
+        if session is None:
+            session = Session(key, self._ground, self.runs, self._start_child, self._crashed)
+            self.sessions.add(key, session)
+        session.tell(message)
+
+    def _crashed(self, key: Key) -> None:
+        self.sessions.remove(key, "crash")
+
+    async def _repair(self, workspace: Workspace, record: TaskRecord) -> None:
+        context_id = record.task.context_id if isinstance(record.task.context_id, str) else ""
+        key = (workspace.path, record.caller, context_id)
+
+        def tell(promise: Promise[bytes]) -> None:
+            self._tell(key, Repair(record.task.id, promise), promise)
+
+        try:
+            await ask(tell, REPAIR_SECONDS)
+        except trio.TooSlowError:
+            raise A2AError(ErrorKind.UNAVAILABLE) from None
+
+    @staticmethod
+    async def _make_durable(run: TaskRun) -> None:
+        try:
+            await run.make_durable()
+        except OSError as error:
+            raise not_stored(error) from error

@@ -1,0 +1,260 @@
+"""The Owner API as an edge uses it: one typed call for each thing an owner can be asked, in whichever process it lives.
+
+Implements `actors.owners_port.Owners`. A link that breaks under a call leaves its outcome unknown; that is settled
+here, and nothing above knows of it: reads are asked again, a send is sent again with `again` (the owner looks for its
+operation first), a stream goes on with what is newer than what it gave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+
+import msgspec
+import trio
+from msgspec import Raw
+
+from actors import rendering
+from actors.messages import CancelTask, End, Event, GetTask, ListPage, ListRow, ListTasks, Send, Subscribe
+from actors.slot_link import LinkStream, OutcomeUnknown, SlotLink
+from volcanic.protocol.errors import A2AError, ErrorKind
+from volcanic.protocol.ids import shard_of, shard_of_task_id
+from volcanic.protocol.states import is_terminal
+from volcanic.protocol.types import StreamResponse, Task, TaskState
+from volcanic.storage.tasks import TaskFiles
+
+_decode_task = msgspec.json.Decoder(Task).decode
+_decode_page = msgspec.json.Decoder(ListPage).decode
+_decode_event = msgspec.json.Decoder(StreamResponse).decode
+
+
+class SlotOwners:
+    """Every slot, behind one port. Owns no link: the edge's supervisor runs them."""
+
+    def __init__(self, links: Sequence[SlotLink], files: Mapping[str, TaskFiles]) -> None:
+        self._links = links
+        self._files = files
+
+    def ready(self) -> bool:
+        """Whether every slot is serving."""
+        return all(link.hello is not None for link in self._links)
+
+    async def send_message(self, send: Send, seconds: float) -> Raw:
+        """Start or continue a task; return the JSON of a SendMessageResponse."""
+        link = self._link_for(send)
+        with _deadline(seconds):
+            while True:
+                try:
+                    return await link.ask(send)
+                except OutcomeUnknown:
+                    send = msgspec.structs.replace(send, again=True)
+
+    @asynccontextmanager
+    async def stream(self, call: Send | Subscribe, seconds: float) -> AsyncIterator[ResumingStream]:
+        """Open a stream that outlives the links under it.
+
+        `seconds` bounds the wait for acceptance; a refusal raises `A2AError` on entering.
+        """
+        stream = ResumingStream(self._link_for(call), call, self._files.get(call.workspace))
+        with _deadline(seconds):
+            await stream.open()
+        try:
+            yield stream
+        finally:
+            stream.close()
+
+    async def get_task(self, call: GetTask, seconds: float) -> Raw:
+        """Return the JSON of a task: of a finished one from its file, else from its owner."""
+        files = self._files.get(call.workspace)
+        head = None if files is None else files.read_head(call.task_id)
+        if head is None or head.caller != call.caller:
+            raise A2AError(ErrorKind.TASK_NOT_FOUND)
+        if is_terminal(head.state):
+            if call.history_length is None or len(head.parsed.history) <= call.history_length:
+                return head.task
+            return Raw(rendering.task_json(head.parsed, call.history_length))
+        with _deadline(seconds):
+            return await self._ask_again(self._link_by_task(call.task_id), call)
+
+    async def list_tasks(self, call: ListTasks, seconds: float) -> ListPage:
+        """Return one page merged over all slots; a slot that does not answer makes the whole answer unavailable."""
+        pages: list[ListPage] = []
+
+        async def ask_one(link: SlotLink) -> None:
+            pages.append(_decode_page(await self._ask_again(link, call)))
+
+        with _deadline(seconds):
+            try:
+                async with trio.open_nursery() as nursery:
+                    for link in self._links:
+                        nursery.start_soon(ask_one, link)
+            except* A2AError as group:
+                raise _first(group) from None
+        rows: list[ListRow] = [row for page in pages for row in page.rows]
+        rows.sort(key=lambda row: (row.timestamp, row.task_id), reverse=True)
+        return ListPage(sum(page.total for page in pages), rows[: call.limit])
+
+    async def cancel_task(self, call: CancelTask, seconds: float) -> Raw:
+        """Cancel a task; return its JSON. A cancel whose answer was lost is answered from what became of the task."""
+        link = self._link_by_task(call.task_id)
+        with _deadline(seconds):
+            while True:
+                try:
+                    return await link.ask(call)
+                except OutcomeUnknown:
+                    look = GetTask(workspace=call.workspace, caller=call.caller, task_id=call.task_id)
+                    task = await self._ask_again(link, look)
+                    state = _decode_task(task).status.state
+                    if state is TaskState.CANCELED:
+                        return task
+
+    def _link_for(self, call: Send | Subscribe) -> SlotLink:
+        if isinstance(call, Send) and call.new:
+            return self._links[shard_of(call.workspace, call.caller, call.context_id) % len(self._links)]
+        return self._link_by_task(call.task_id)
+
+    def _link_by_task(self, task_id: str) -> SlotLink:
+        shard = shard_of_task_id(task_id)
+        if shard is None:
+            raise A2AError(ErrorKind.TASK_NOT_FOUND)
+        return self._links[shard % len(self._links)]
+
+    @staticmethod
+    async def _ask_again(link: SlotLink, call: GetTask | ListTasks) -> Raw:
+        while True:
+            try:
+                return await link.ask(call)
+            except OutcomeUnknown:
+                continue
+
+
+class ResumingStream:
+    """A stream of one task (`actors.owners_port.EventStream`) that goes on over the next link when one breaks.
+
+    What a new link begins with is a snapshot; a reader who has seen a task already gets it as the artifacts and the
+    state it holds, so that a stream never has two beginnings, and no stored version twice.
+    """
+
+    def __init__(self, link: SlotLink, call: Send | Subscribe, files: TaskFiles | None) -> None:
+        self._link = link
+        self._call = call
+        self._files = files
+        self._stream: LinkStream | _Over | None = None
+        self._version = 0
+        self._begun = False
+        self._resumed: list[Event] = []
+
+    async def open(self) -> None:
+        """Have the stream accepted; a link that breaks before that is waited for.
+
+        Raises:
+            A2AError: refused.
+        """
+        while self._stream is None:
+            try:
+                self._stream = await self._link.open_stream(self._call)
+            except OutcomeUnknown:
+                self._again()
+
+    async def receive(self) -> Event | End:
+        """Return the next event; `End` is the last. A cancelled call loses nothing."""
+        while True:
+            if self._resumed:
+                return self._resumed.pop(0)
+            if self._stream is None:
+                await self._reopen()
+                continue
+            try:
+                frame = await self._stream.receive()
+            except OutcomeUnknown:
+                self._stream = None
+                self._again()
+                continue
+            if isinstance(frame, End):
+                return frame
+            self._version = max(self._version, frame.version)
+            self._begun = True
+            return frame
+
+    def close(self) -> None:
+        """Leave."""
+        if self._stream is not None:
+            self._stream.close()
+
+    def _again(self) -> None:
+        if isinstance(self._call, Send):
+            self._call = msgspec.structs.replace(self._call, again=True)
+
+    async def _reopen(self) -> None:
+        """Open on the next link, and turn its snapshot into what a reader who has begun does not know yet."""
+        try:
+            await self.open()
+        except A2AError as error:
+            if self._begun and error.kind is ErrorKind.UNSUPPORTED_OPERATION and self._read_end():
+                return
+            self._stream = _Over("lost")
+            return
+        if not self._begun or self._stream is None:
+            return
+        try:
+            first = await self._stream.receive()
+        except OutcomeUnknown:
+            self._stream = None
+            return
+        if isinstance(first, End):
+            self._stream = _Over(first.reason)
+            return
+        task = _decode_event(first.payload).task
+        if isinstance(task, Task):
+            self._resumed = self._news(task, first.version)
+        else:
+            self._resumed = [first]
+
+    def _read_end(self) -> bool:
+        """The task ended while no link was up: take its end from the file. Returns False when it is not there."""
+        head = None if self._files is None else self._files.read_head(self._call.task_id)
+        if head is None or head.caller != self._call.caller or not is_terminal(head.state):
+            return False
+        self._resumed = self._news(head.parsed, head.version)
+        self._stream = _Over("")
+        return True
+
+    def _news(self, task: Task, version: int) -> list[Event]:
+        events = [
+            Event(id=0, payload=Raw(rendering.artifact_event(task, artifact, append=False, last_chunk=False)))
+            for artifact in task.artifacts
+        ]
+        if version > self._version:
+            self._version = version
+            events.append(Event(id=0, version=version, payload=Raw(rendering.status_event(task))))
+        return events
+
+
+class _Over:
+    """A stream that has only its end left."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    async def receive(self) -> Event | End:
+        await trio.lowlevel.checkpoint()
+        return End(id=0, reason=self._reason)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _first(group: BaseExceptionGroup[A2AError]) -> A2AError:
+    """Return one of several refusals: a caller is told one reason."""
+    found = group.exceptions[0]
+    return found if isinstance(found, A2AError) else _first(found)
+
+
+@contextmanager
+def _deadline(seconds: float) -> Iterator[None]:
+    """Bound a call; one that is over it is told to the caller as unavailable."""
+    try:
+        with trio.fail_after(seconds):
+            yield
+    except trio.TooSlowError:
+        raise A2AError(ErrorKind.UNAVAILABLE) from None

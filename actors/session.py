@@ -1,0 +1,372 @@
+"""The session of one (workspace, caller, contextId): one message at a time, one run at a time.
+
+It has a task only while it has something to do. Idle, it is a small object with a stamp; the sweeper drops it after
+`SessionIdleTimeout`, and the next message resumes it from its transcript (a2a.md#sessions). A run is its child: the
+session ends only after it, so that a context never has two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+import structlog
+import trio
+
+from actors import records, rendering
+from actors.asking import Asker, Ground, HeldWrites, Workspace
+from actors.mailbox import Mailbox, MailboxFull
+from actors.messages import Send
+from actors.ref import Reply
+from actors.subscription import Subscription
+from actors.task_run import RESTARTED, TaskRun, not_stored
+from supervisors.child_spec import ChildSpec, Restart
+from volcanic.agent.session import AgentSession, Prompt
+from volcanic.protocol.errors import CONTEXT_BUSY, A2AError, ErrorKind
+from volcanic.protocol.states import is_active, is_terminal
+from volcanic.protocol.types import TaskState
+from volcanic.storage.tasks import TaskRecord
+
+Key = tuple[str, str, str]
+"""Workspace, caller, contextId."""
+
+log = structlog.get_logger(__name__)
+
+
+@attrs.frozen
+class Start:
+    """Start a run, as `send` says."""
+
+    send: Send
+    asker: Asker
+
+
+@attrs.frozen
+class Cancel:
+    """Cancel a task of this context."""
+
+    task_id: str
+    asker: Asker
+
+
+@attrs.frozen
+class Follow:
+    """Subscribe to a task of this context."""
+
+    task_id: str
+    asker: Asker
+
+
+@attrs.frozen
+class Repair:
+    """A task was read as active without a live run: settle it as failed (a2a.md#task-lifecycle, restart recovery)."""
+
+    task_id: str
+    asker: Reply[bytes]
+
+
+@attrs.frozen
+class RunEnded:
+    """The run is over and its end stored."""
+
+
+Message = Start | Cancel | Follow | Repair | RunEnded
+
+
+class Session:
+    """See the module. `activate` has the slot's dynamic supervisor start the session's task.
+
+    Overflow answer of its mailbox: the caller is refused as busy.
+    """
+
+    def __init__(
+        self,
+        key: Key,
+        ground: Ground,
+        runs: dict[str, TaskRun],
+        activate: Callable[[ChildSpec], None],
+        on_crash: Callable[[Key], None],
+    ) -> None:
+        self.key = key
+        self.last_used = trio.current_time()
+        self.mailbox: Mailbox[Message] = Mailbox(ground.settings.mailbox)
+        self.run: TaskRun | None = None
+        self.handled = 0
+        self._ground = ground
+        self._workspace: Workspace = ground.workspaces[key[0]]
+        self._runs = runs
+        self._activate = activate
+        self._on_crash = on_crash
+        self._active = False
+        self._agent: AgentSession | None = None
+        self._held = HeldWrites()
+        self._followers: dict[str, list[Subscription]] = {}
+        self._spec = ChildSpec(id=f"{key[1]}_{key[2]}", start=self._live, restart=Restart.TEMPORARY)
+
+    @property
+    def id(self) -> str:
+        """Its name in the tree."""
+        return self._spec.id
+
+    def tell(self, message: Message) -> None:
+        """Hand over a message; a full mailbox refuses its asker as busy."""
+        try:
+            self.mailbox.put(message)
+        except MailboxFull:
+            if not isinstance(message, RunEnded):
+                message.asker.refuse(A2AError(ErrorKind.UNSUPPORTED_OPERATION, CONTEXT_BUSY))
+            return
+        if not self._active:
+            self._active = True
+            self._activate(self._spec)
+
+    def evictable(self) -> bool:
+        """Whether nothing runs, waits or listens."""
+        for task_id, followers in list(self._followers.items()):
+            self._followers[task_id] = [follower for follower in followers if not follower.ended]
+            if not self._followers[task_id]:
+                del self._followers[task_id]
+        return not (self._active or self._followers)
+
+    # -- its task --------------------------------------------------------------------------------------------------
+
+    async def _live(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        task_status.started()
+        message: Message | None = None
+        try:
+            while (message := self.mailbox.take()) is not None:
+                self.last_used = trio.current_time()
+                self.handled += 1
+                await self._handle(message)
+        except BaseException:
+            self._on_crash(self.key)
+            unheard = [message, *self.mailbox.close()]
+            for left in unheard:
+                if left is not None and not isinstance(left, RunEnded):
+                    left.asker.refuse(A2AError(ErrorKind.UNAVAILABLE))
+            raise
+        self._active = False
+
+    async def _handle(self, message: Message) -> None:
+        """Handle one message while no run is live."""
+        match message:
+            case Start():
+                await self._start(message)
+            case Cancel():
+                await self._cancel(message)
+            case Follow():
+                await self._follow(message)
+            case Repair():
+                await self._repair(message)
+            case RunEnded():
+                pass
+
+    async def _handle_busy(self, message: Message, run: TaskRun) -> None:
+        """Handle one message beside the live run."""
+        match message:
+            case Start(send=send, asker=asker) if send.again and send.op == run.record.op:
+                await self._rejoin(run, send, asker)
+            case Start(asker=asker):
+                asker.refuse(A2AError(ErrorKind.UNSUPPORTED_OPERATION, CONTEXT_BUSY))
+            case Cancel(task_id=task_id, asker=asker) if task_id == run.task_id:
+                run.cancel(asker)
+            case Follow(task_id=task_id, asker=asker) if task_id == run.task_id:
+                await self._follow_run(run, asker)
+            case Repair(task_id=task_id, asker=asker) if task_id == run.task_id:
+                asker.answer(b"null")
+            case _:
+                await self._handle(message)
+
+    # -- runs ------------------------------------------------------------------------------------------------------
+
+    async def _start(self, message: Start) -> None:
+        send, asker = message.send, message.asker
+        try:
+            stored = self._own(send.task_id) if send.again else None
+            if stored is not None and (send.new or stored.op == send.op):
+                self._show(await self._settled(send.task_id), send, asker)
+                return
+            record = await self._admit(send)
+        except A2AError as error:
+            asker.refuse(error)
+            return
+        now = self._ground.clock.wall()
+        if send.hops > self._ground.settings.max_hops:
+            most = self._ground.settings.max_hops
+            text = f"The task was passed on over {send.hops} agents, more than the {most} allowed."
+            await self._end_unstarted(records.with_status(record, TaskState.FAILED, text, now), send, asker)
+            return
+        run = TaskRun(self._ground, self._workspace, self._held, record)
+        self.run = run
+        self._runs[run.task_id] = run
+        try:
+            await self._run(run, send, asker)
+        finally:
+            self.run = None
+            self._runs.pop(run.task_id, None)
+            self.last_used = trio.current_time()
+        if run.staying:
+            self._followers.setdefault(run.task_id, []).extend(run.staying)
+
+    async def _admit(self, send: Send) -> TaskRecord:
+        """Return the record the run starts from.
+
+        Raises:
+            A2AError: no such task of this caller, or one that takes no message.
+        """
+        now, stamp = self._ground.clock.wall(), self._ground.stamp
+        if send.new:
+            return records.fresh(send.caller, send.op, send.task_id, self.key[2], send.message, stamp, now)
+        finished = A2AError(ErrorKind.UNSUPPORTED_OPERATION, "The task is finished and takes no more messages")
+        stored = await self._open_task(send.task_id, finished)
+        return records.continued(stored, send.op, send.message, stamp, now)
+
+    async def _run(self, run: TaskRun, send: Send, asker: Asker) -> None:
+        waiting = run.task_id in self._followers
+        try:
+            await run.start(durable=send.stream or send.return_immediately or waiting)
+        except OSError as error:
+            log.warning("task_not_stored", taskId=run.task_id, error=repr(error))
+            asker.refuse(not_stored(error))
+            return
+        self._attach(run, send, asker)
+        run.adopt(self._followers.pop(run.task_id, []))
+        prompt = self._workspace.assistant.prompt(send.caller, send.message)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._drive, run, prompt)
+            while not isinstance(message := await self.mailbox.get(), RunEnded):
+                self.handled += 1
+                await self._handle_busy(message, run)
+
+    async def _drive(self, run: TaskRun, prompt: Prompt) -> None:
+        await run.execute(self._open_agent, prompt)
+        self.mailbox.put_own(RunEnded())
+
+    async def _open_agent(self) -> AgentSession:
+        if self._agent is None:
+            self._agent = await self._workspace.assistant.open(self.key[1], self.key[2], self._held)
+        return self._agent
+
+    async def _rejoin(self, run: TaskRun, send: Send, asker: Asker) -> None:
+        """Attach a caller whose first call was lost to the run it started."""
+        if send.stream:
+            await self._follow_run(run, asker, until_interrupted=True)
+            return
+        if send.return_immediately:
+            try:
+                await run.make_durable()
+            except OSError as error:
+                asker.refuse(not_stored(error))
+                return
+        self._attach(run, send, asker)
+
+    def _attach(self, run: TaskRun, send: Send, asker: Asker) -> None:
+        """Give the caller what it asked for: a stream, the task at once, or the task at the end."""
+        if send.stream:
+            run.follow_from_start(asker.open_stream(until_interrupted=True))
+        elif send.return_immediately:
+            asker.answer(rendering.task_result(run.record.task, send.history_length))
+            run.mark_shown()
+            return
+        else:
+            run.wait(asker, send.history_length)
+        if send.cancel_on_disconnect:
+            asker.on_leave = run.cancel
+
+    async def _end_unstarted(self, record: TaskRecord, send: Send, asker: Asker) -> None:
+        """Store a task that ends without a run, and answer with it."""
+        try:
+            await self._write(record)
+        except A2AError as error:
+            asker.refuse(error)
+            return
+        self._show(record, send, asker)
+
+    def _show(self, record: TaskRecord, send: Send, asker: Asker) -> None:
+        """Answer a send with a task that has no live run."""
+        if not send.stream:
+            asker.answer(rendering.task_result(record.task, send.history_length))
+            return
+        stream = asker.open_stream(until_interrupted=True)
+        stream.offer(record.version, rendering.task_result(record.task))
+        stream.close()
+
+    # -- tasks without a live run ----------------------------------------------------------------------------------
+
+    def _own(self, task_id: str) -> TaskRecord | None:
+        record = self._workspace.tasks.read(task_id)
+        return record if record is not None and record.caller == self.key[1] else None
+
+    async def _settled(self, task_id: str) -> TaskRecord:
+        """Read a task that has no live run; one that is shown as active is settled first.
+
+        Raises:
+            A2AError: no such task of this caller, or it could not be stored.
+        """
+        record = self._own(task_id)
+        if record is None:
+            raise A2AError(ErrorKind.TASK_NOT_FOUND)
+        if is_active(record.task.status.state):
+            record = records.with_status(record, TaskState.FAILED, RESTARTED, self._ground.clock.wall())
+            await self._write(record)
+        return record
+
+    async def _open_task(self, task_id: str, finished: A2AError) -> TaskRecord:
+        """Read a task that waits for its caller.
+
+        Raises:
+            A2AError: `finished` when the task is over; else as `_settled`.
+        """
+        record = await self._settled(task_id)
+        if is_terminal(record.task.status.state):
+            raise finished
+        return record
+
+    async def _write(self, record: TaskRecord) -> None:
+        try:
+            await self._ground.disk.submit(self._workspace.tasks.replace_op(record, durable=True))
+        except OSError as error:
+            raise not_stored(error) from error
+
+    async def _cancel(self, message: Cancel) -> None:
+        try:
+            record = await self._open_task(message.task_id, A2AError(ErrorKind.TASK_NOT_CANCELABLE))
+            record = records.with_status(record, TaskState.CANCELED, "", self._ground.clock.wall())
+            await self._write(record)
+        except A2AError as error:
+            message.asker.refuse(error)
+            return
+        message.asker.answer(rendering.task_json(record.task))
+        for follower in self._followers.pop(message.task_id, []):
+            follower.offer(record.version, rendering.status_event(record.task))
+            follower.close()
+
+    async def _follow(self, message: Follow) -> None:
+        try:
+            finished = A2AError(ErrorKind.UNSUPPORTED_OPERATION, "The task is finished; there is nothing to follow")
+            record = await self._open_task(message.task_id, finished)
+        except A2AError as error:
+            message.asker.refuse(error)
+            return
+        stream = message.asker.open_stream(until_interrupted=False)
+        stream.offer(record.version, rendering.task_result(record.task))
+        self._followers.setdefault(message.task_id, []).append(stream)
+
+    async def _follow_run(self, run: TaskRun, asker: Asker, *, until_interrupted: bool = False) -> None:
+        try:
+            await run.make_durable()
+        except OSError as error:
+            asker.refuse(not_stored(error))
+            return
+        if run.over:
+            await self._follow(Follow(run.task_id, asker))
+            return
+        run.follow(asker.open_stream(until_interrupted=until_interrupted))
+
+    async def _repair(self, message: Repair) -> None:
+        try:
+            await self._settled(message.task_id)
+        except A2AError as error:
+            message.asker.refuse(error)
+            return
+        message.asker.answer(b"null")

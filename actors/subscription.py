@@ -1,0 +1,89 @@
+"""One follower of one task: credit, a bounded buffer, and an end of its own.
+
+A subscription has no task of its own: it is driven by the run that offers events and by the peer that grants credit, so
+that a thousand followers cost a thousand small objects, and a slow one holds up nobody.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+INITIAL_CREDIT = 256 * 1024
+"""Bytes a stream may send before its reader grants more."""
+
+
+class Sink(Protocol):
+    """Where a subscription's events go (a connection of the Owner API)."""
+
+    def event(self, version: int, payload: bytes) -> None:
+        """Send one event; `payload` is the JSON of a StreamResponse, `version` 0 for what is not stored."""
+
+    def end(self, reason: str) -> None:
+        """Say that no event follows: empty for the natural end, else `slow`, `drain` or `lost`."""
+
+
+class Subscription:
+    """Events for one follower, in order.
+
+    While there is credit, events pass straight through; then up to `buffer_bytes` wait. Overflow answer: the follower
+    is dropped with the reason `slow`; it can subscribe again and gets a snapshot. A single event larger than the buffer
+    waits when nothing else does, so that no size of event alone ends a stream.
+    """
+
+    __slots__ = ("_buffer", "_buffered", "_credit", "_ending", "_limit", "_sink", "ended", "until_interrupted")
+
+    def __init__(self, sink: Sink, buffer_bytes: int, *, until_interrupted: bool) -> None:
+        self._sink = sink
+        self._limit = buffer_bytes
+        self._credit = INITIAL_CREDIT
+        self._buffer: deque[tuple[int, bytes]] = deque()
+        self._buffered = 0
+        self._ending: str | None = None
+        self.ended = False
+        self.until_interrupted = until_interrupted
+        """Whether it ends when the task waits for input (a SendStreamingMessage), not only at a terminal state."""
+
+    def offer(self, version: int, payload: bytes) -> None:
+        """Send an event, or keep it until there is credit; ignored once ended."""
+        if self.ended or self._ending is not None:
+            return
+        if self._credit > 0 and not self._buffer:
+            self._credit -= len(payload)
+            self._sink.event(version, payload)
+            return
+        if self._buffer and self._buffered + len(payload) > self._limit:
+            self._buffer.clear()
+            self._finish("slow")
+            return
+        self._buffer.append((version, payload))
+        self._buffered += len(payload)
+
+    def grant(self, size: int) -> None:
+        """Add `size` bytes of credit and send what it covers."""
+        self._credit += size
+        while self._buffer and self._credit > 0 and not self.ended:
+            version, payload = self._buffer.popleft()
+            self._buffered -= len(payload)
+            self._credit -= len(payload)
+            self._sink.event(version, payload)
+        if not self._buffer and self._ending is not None:
+            self._finish(self._ending)
+
+    def close(self, reason: str = "") -> None:
+        """End after what is still buffered."""
+        if self.ended or self._ending is not None:
+            return
+        if self._buffer:
+            self._ending = reason
+        else:
+            self._finish(reason)
+
+    def abandon(self) -> None:
+        """Forget it: the follower is gone and hears nothing more."""
+        self.ended = True
+        self._buffer.clear()
+
+    def _finish(self, reason: str) -> None:
+        self.ended = True
+        self._sink.end(reason)
