@@ -43,7 +43,8 @@ Params = (
 """A valid request of any method."""
 
 _P = TypeVar("_P", bound=Params)
-_FAULT: Final = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?", re.DOTALL)
+_T = TypeVar("_T")
+_AT: Final = " - at `$"
 _MISSING: Final = re.compile(r"Object missing required field `(\w+)`")
 _EXPECTED: Final = re.compile(r"Expected `(\w+)`, got `(\w+)`")
 _TYPES: Final = {
@@ -85,8 +86,9 @@ def decode_params(method: str, raw: bytes) -> Params:
 
 def fault(error: msgspec.ValidationError) -> A2AError:
     """Say what the decoder found wrong, with the member's path, and without the value the caller sent."""
-    match = _FAULT.fullmatch(str(error))
-    text, path = match.groups(default="") if match is not None else ("", "")
+    shown = str(error)
+    text, _, path = shown.rpartition(_AT) if _AT in shown else (shown, "", "")
+    path = path.removeprefix(".").removesuffix("`")
     missing = _MISSING.fullmatch(text)
     if missing is not None:
         path = f"{path}.{missing[1]}" if path else missing[1]
@@ -99,28 +101,38 @@ def fault(error: msgspec.ValidationError) -> A2AError:
     return invalid_params(path, f"{name} must be one of {choices}" if choices else f"{name} is out of range")
 
 
+def _json(read: Callable[[bytes], _T], raw: bytes) -> _T:
+    """Read JSON; what is not of the right shape is left to the caller as `msgspec.ValidationError`."""
+    try:
+        return read(raw)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        raise A2AError(ErrorKind.PARSE) from None
+    except RecursionError:
+        raise A2AError(ErrorKind.INVALID_PARAMS, "the parameters are nested too deeply") from None
+
+
 def _method(name: str, request: type[_P], check: Callable[[_P], None], *, streaming: bool = False) -> Method:
     decoder = msgspec.json.Decoder(request)
 
     def decode(raw: bytes) -> Params:
         try:
-            params = decoder.decode(raw)
+            params = _json(decoder.decode, raw)
         except msgspec.ValidationError as error:
-            params = _without_nulls(raw, error)
-        except msgspec.DecodeError:
-            raise A2AError(ErrorKind.PARSE) from None
-        except RecursionError:
-            raise A2AError(ErrorKind.INVALID_PARAMS, "the parameters are nested too deeply") from None
+            params = without_nulls(raw, error)
         check(params)
         return params
 
-    def _without_nulls(raw: bytes, error: msgspec.ValidationError) -> _P:
+    def without_nulls(raw: bytes, error: msgspec.ValidationError) -> _P:
         try:
-            return decoder.decode(nulls.without(raw, request))
+            cleaned = _json(lambda text: nulls.without(text, request), raw)
+        except msgspec.ValidationError:
+            raise fault(error) from None
+        try:
+            return _json(decoder.decode, cleaned)
         except msgspec.ValidationError as again:
             raise fault(again) from None
-        except (msgspec.DecodeError, RecursionError):
-            raise fault(error) from None
 
     return Method(name, request, streaming, decode, check)  # type: ignore[arg-type]
 

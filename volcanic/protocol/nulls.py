@@ -13,6 +13,9 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+ITEMS: Final = 1000
+"""The longest list that is read this way: its items are read one by one."""
+
 _NULL: Final = b"null"
 _Cleaner = Callable[[Raw], Raw]
 _RAWS: Final = msgspec.json.Decoder(list[Raw])
@@ -73,8 +76,13 @@ def _inner(hint: object) -> _Cleaner | None:
         (item,) = typing.get_args(option) if typing.get_origin(option) is list else (None,)
         if isinstance(item, type) and issubclass(item, msgspec.Struct):
             clean = _struct(item)
-            return lambda raw: Raw(msgspec.json.encode([clean(each) for each in _RAWS.decode(raw)]))
+            return lambda raw: _each(clean, raw)
     return None
+
+
+def _each(clean: _Cleaner, raw: Raw) -> Raw:
+    items = _RAWS.decode(raw)
+    return raw if len(items) > ITEMS else Raw(msgspec.json.encode([clean(item) for item in items]))
 
 
 _CLEANERS: Final[dict[type[msgspec.Struct], _Cleaner]] = {}

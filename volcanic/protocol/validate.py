@@ -37,6 +37,9 @@ from volcanic.protocol.types import (
 DEPTH: Final = 100
 """Levels of nesting that free-form JSON may always have."""
 
+PARTS: Final = 1000
+"""The most parts a message may have."""
+
 PAGE_SIZES: Final = range(1, 101)
 INT32_MAX: Final = 2**31 - 1
 
@@ -164,6 +167,8 @@ def _message(message: Message) -> None:
         raise invalid_params("message.role", "message.role must be ROLE_USER")
     if not message.parts:
         raise invalid_params("message.parts", "message.parts must hold at least one part")
+    if len(message.parts) > PARTS:
+        raise invalid_params("message.parts", f"message.parts must hold at most {PARTS} parts")
     for index, part in enumerate(message.parts):
         if part.text is UNSET or part.raw is not UNSET or part.url is not UNSET or part.data is not UNSET:
             _content(part, f"message.parts[{index}]")
