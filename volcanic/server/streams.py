@@ -1,0 +1,69 @@
+"""Streams out: an owner's events as server-sent events, with a comment on a quiet stream (design: "Quiet streams").
+
+A reader that does not keep up is dropped by itself: the owner ends a stream whose credit is used up, and a write that
+makes no progress drops the connection. Only a stream that reached its natural end is ended properly; any other is cut
+off, so that its client can tell.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+
+import structlog
+import trio
+
+from actors.messages import End
+from actors.owners_port import EventStream
+from volcanic.protocol import sse
+from volcanic.server.http import HttpRequest
+
+_log = structlog.get_logger("volcanic.server")
+
+
+class Streams:
+    """The live streams of this process."""
+
+    def __init__(self, comment_seconds: float) -> None:
+        self._comment_seconds = comment_seconds
+        self._live: set[trio.CancelScope] = set()
+        self._draining = False
+
+    async def pump(
+        self, request: HttpRequest, opening: AbstractAsyncContextManager[EventStream], prefix: bytes, suffix: bytes
+    ) -> None:
+        """Open a stream and send its events, each between `prefix` and `suffix`, until it ends.
+
+        Raises:
+            A2AError: the stream was refused; nothing has been sent.
+        """
+        async with opening as events:
+            await request.start_events()
+            with trio.CancelScope() as scope:
+                self._live.add(scope)
+                try:
+                    if self._draining:
+                        scope.cancel()
+                    if await self._send_events(request, events, prefix, suffix):
+                        await request.end_events()
+                finally:
+                    self._live.discard(scope)
+
+    async def _send_events(self, request: HttpRequest, events: EventStream, prefix: bytes, suffix: bytes) -> bool:
+        while True:
+            with trio.move_on_after(self._comment_seconds) as quiet:
+                event = await events.receive()
+            if quiet.cancelled_caught:
+                await request.send_piece(sse.KEEPALIVE)
+            elif isinstance(event, End):
+                if event.reason:
+                    _log.info("stream cut off", reason=event.reason)
+                return not event.reason
+            else:
+                data = b"".join((prefix, event.payload, suffix)) if prefix else event.payload
+                await request.send_piece(sse.encode_event(data, str(event.version) if event.version else None))
+
+    def drain(self) -> None:
+        """Cut off every stream, now and from now on: this process is stopping and its clients reconnect to another."""
+        self._draining = True
+        for scope in self._live:
+            scope.cancel()
