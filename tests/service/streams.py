@@ -55,6 +55,11 @@ class Stream:
         while (event := self.next()) is not None:
             yield event
 
+    @property
+    def headers(self) -> http.client.HTTPMessage:
+        """The headers of the answer that opened it."""
+        return self._response.headers
+
     def next(self) -> Event | None:
         """Return the next event, or None at the end of the stream."""
         data: list[str] = []
