@@ -67,7 +67,9 @@ class Life:
             self.deadline = trio.current_time() + seconds
             self.scope.cancel()
 
-    async def live(self, start: StartFn, delay: float | None = None) -> None:
+    async def live(  # noqa: ASYNC910 - a task's body: what it awaits is the child's to say
+        self, start: StartFn, delay: float | None = None
+    ) -> None:
         """Run the child to its end, after `delay` seconds; the task's body.
 
         Raises only what ends the program (`exits.ends_process`); any other exception becomes the exit. A life that was
@@ -79,7 +81,7 @@ class Life:
                     await trio.sleep(delay or 0)
                 self.since = trio.current_time()
                 await start(self)
-        except BaseException as error:
+        except BaseException as error:  # noqa: ASYNC103 - no cancellation but this scope's gets in; see ends_process
             self._end(exit_of(error))
             if ends_process(error):
                 raise

@@ -132,6 +132,7 @@ class Siblings:
         Returns when all are gone but those that have outlived their time and whose owner has been told.
         """
         self.closing = True
+        await trio.lowlevel.cancel_shielded_checkpoint()
         refusal = NotRunning(self._rules.id, "", "the supervisor is stopping")
         for request in self._requests:
             request.finish(refusal)

@@ -77,7 +77,9 @@ class Supervisor:
         """Give the spec that puts this supervisor under another one, its own tree included."""
         return ChildSpec(self.id, self.run, restart=restart, kind="supervisor", describe=self.describe)
 
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(  # noqa: ASYNC114, ASYNC128 - started by a supervisor; the children's run calls started()
+        self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
         """Keep the children alive until cancelled; `task_status.started()` is called when all have started."""
         if self._run is not None:
             msg = f"supervisor {self.id!r} runs already"
@@ -92,7 +94,7 @@ class Supervisor:
                 except (Escalated, StartFailed) as error:
                     failure = error
                 finally:
-                    await self._run.finish()
+                    await self._run.finish()  # noqa: ASYNC102 - shields itself, up to the children's deadlines
         finally:
             self._run = None
         if failure is not None:
