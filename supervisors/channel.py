@@ -66,7 +66,7 @@ class Channel(Generic[Outgoing, Incoming]):
 
     def __init__(self, sock: socket.socket, decoder: msgspec.msgpack.Decoder[Incoming]) -> None:
         """Take over `sock`, a stream socket; `close` closes it. `decoder` knows what the peer may say."""
-        self._stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
+        self._socket = trio.socket.from_stdlib_socket(sock)
         self._decoder = decoder
         self._buffer = FrameBuffer()
         self._sending = trio.Lock()
@@ -75,7 +75,8 @@ class Channel(Generic[Outgoing, Incoming]):
     async def send(self, message: Outgoing) -> None:
         """Send one message; waits while the peer does not read.
 
-        A send that is cancelled halfway leaves a cut frame behind: every later one raises `ChannelError`.
+        A send that is cancelled before its first byte sent nothing; one that is cancelled after it leaves a cut frame
+        behind, and every later one raises `ChannelError`.
 
         Raises:
             ChannelClosedError: the peer is gone.
@@ -88,12 +89,14 @@ class Channel(Generic[Outgoing, Incoming]):
         async with self._sending:
             if self._torn:
                 raise ChannelError("an earlier message was cut")
-            self._torn = True
+            sent = 0
             try:
-                await self._stream.send_all(frame)
-            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                while sent < len(frame):
+                    sent += await self._socket.send(frame[sent:])
+            except (OSError, trio.ClosedResourceError) as error:
                 raise ChannelClosedError("the peer is gone") from error
-            self._torn = False
+            finally:
+                self._torn = 0 < sent < len(frame)
 
     async def receive(self) -> Incoming:
         """Wait for the next message; a cancelled call loses nothing.
@@ -105,7 +108,7 @@ class Channel(Generic[Outgoing, Incoming]):
         await trio.lowlevel.checkpoint()
         try:
             while (body := self._buffer.next()) is None:
-                data = await self._stream.receive_some(_READ)
+                data = await self._socket.recv(_READ)
                 if not data:
                     self._buffer.close()
                     raise ChannelClosedError("the peer closed the channel")
@@ -113,12 +116,12 @@ class Channel(Generic[Outgoing, Incoming]):
             return self._decoder.decode(body)
         except (FrameError, msgspec.MsgspecError, RecursionError) as error:
             raise ChannelError(f"the peer sent no message: {error}") from error
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+        except (OSError, trio.ClosedResourceError) as error:
             raise ChannelClosedError("the peer is gone") from error
 
     def close(self) -> None:
         """Close this end."""
-        self._stream.socket.close()
+        self._socket.close()
 
 
 RootEnd = Channel[ToWorker, FromWorker]

@@ -184,9 +184,7 @@ class ForkClient:
         except FrameError as error:
             raise ForkError(str(error)) from None
         try:
-            async with self._sending:
-                self._requests[number] = request
-                await self._send(frame, descriptors)
+            await self._send(frame, descriptors, lambda: self._requests.update({number: request}))
             await request.answered.wait()
         except BaseException:
             request.abandoned = True
@@ -197,18 +195,27 @@ class ForkClient:
             return request.answer
         raise ForkError(request.answer)
 
-    async def _send(self, frame: bytes, descriptors: Sequence[int]) -> None:
-        """Write one whole frame: a torn one would make nonsense of all that follow, so cancellation waits."""
-        try:
-            with trio.fail_after(SEND_SECONDS, shield=True):
-                sent = await self._socket.sendmsg([frame], Descriptors.rights(descriptors))
-                while sent < len(frame):
-                    sent += await self._socket.send(frame[sent:])
-        except (OSError, trio.TooSlowError) as error:
-            self._lose(f"the launcher does not read: {error!r}")
-            raise ForkError(self._broken) from None
+    async def _send(
+        self, frame: bytes, descriptors: Sequence[int] = (), begun: Callable[[], None] = lambda: None
+    ) -> None:
+        """Write one whole frame: a torn one would make nonsense of all that follow, so cancellation waits.
+
+        `begun` is called once it cannot be cancelled any more.
+        """
+        await trio.lowlevel.checkpoint()
+        async with self._sending:
+            begun()
+            try:
+                with trio.fail_after(SEND_SECONDS, shield=True):
+                    sent = await self._socket.sendmsg([frame], Descriptors.rights(descriptors))
+                    while sent < len(frame):
+                        sent += await self._socket.send(frame[sent:])
+            except (OSError, trio.TooSlowError) as error:
+                self._lose(f"the launcher does not read: {error!r}")
+                raise ForkError(self._broken) from None
 
     async def _read_all(self) -> None:
+        await trio.lowlevel.checkpoint()
         try:
             while await self._read():
                 pass
@@ -251,9 +258,9 @@ class ForkClient:
             self._lose("the launcher does not read")
 
     async def _send_kills(self) -> None:
-        async for kill in self._kills_out:
-            async with self._sending:
-                await self._send(_encode(kill), ())
+        while True:
+            kill = await self._kills_out.receive()
+            await self._send(_encode(kill))
 
     def _lose(self, reason: str) -> None:
         if self._broken:

@@ -8,19 +8,18 @@ end in one way only: `os._exit`, never by returning into the launcher's frames.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import os
 import random
 import signal
 import sys
-import threading
 from collections.abc import Callable, Collection
-from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 import attrs
+
+from supervisors.kernel import close_all_but, die_with_parent, name_process
 
 CRASHED = 1
 """Exit status of a process whose main raised."""
@@ -30,11 +29,9 @@ ORPHANED = 75
 MANAGED_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD})
 """Signals the launcher handles, and whose handlers a child therefore replaces."""
 
-_LAST_STANDARD = 2
-_PR_SET_PDEATHSIG = 1
-_PR_SET_NAME = 15
-_PR_SET_CHILD_SUBREAPER = 36
-_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+SAME_WISH_SECONDS = 0.2
+"""A stop signal this soon after the first is the same wish: who signals all processes of a service reaches root twice,
+directly and through the launcher, and some tools signal a process and then its group."""
 
 OnCrash = Callable[[str, BaseException], None]
 
@@ -83,30 +80,6 @@ def exit_now(status: int) -> NoReturn:
     os._exit(status)
 
 
-def open_standard_descriptors() -> None:
-    """Point closed standard descriptors at /dev/null, so that no socket ever gets number 0, 1 or 2."""
-    while True:
-        fd = os.open(os.devnull, os.O_RDWR)
-        if fd > _LAST_STANDARD:
-            os.close(fd)
-            return
-        os.set_inheritable(fd, True)
-
-
-def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent dies (Linux), so that they can be ended and reaped."""
-    if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def thread_count() -> int:
-    """Count this process's threads, also those Python did not start (Linux)."""
-    try:
-        return sum(1 for _ in Path("/proc/self/task").iterdir())
-    except OSError:
-        return threading.active_count()
-
-
 def _live(birth: Birth, parent: int, blocked: Collection[int]) -> NoReturn:
     status = CRASHED
     try:
@@ -115,7 +88,7 @@ def _live(birth: Birth, parent: int, blocked: Collection[int]) -> NoReturn:
         status = birth.main()
     except SystemExit as stop:
         status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-    except BaseException as error:  # noqa: ASYNC103, BLE001 - the child must not unwind into its parent's frames
+    except (Exception, KeyboardInterrupt, BaseExceptionGroup) as error:  # noqa: BLE001 - told, then the process ends
         birth.on_crash(birth.name, error)
     finally:
         exit_now(status & 0xFF)
@@ -129,10 +102,14 @@ def _settle_in(birth: Birth, parent: int) -> None:
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGHUP, _ignore)
-    _die_with(parent, birth.name)
+    die_with_parent()
+    # The parent may have died before the line above took effect; then no signal comes.
+    if os.getppid() != parent:
+        exit_now(ORPHANED)
+    name_process(birth.name)
     os.setsid()
     birth.forget()
-    _close_all_but(birth.keep)
+    close_all_but(birth.keep)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
@@ -142,23 +119,3 @@ def _settle_in(birth: Birth, parent: int) -> None:
 
 def _ignore(_signum: int, _frame: FrameType | None) -> None:
     pass
-
-
-def _die_with(parent: int, name: str) -> None:
-    if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        _LIBC.prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
-    # The parent may have died before the line above took effect; then no signal comes.
-    if os.getppid() != parent:
-        exit_now(ORPHANED)
-
-
-def _close_all_but(keep: Collection[int]) -> None:
-    try:
-        opened = [int(entry.name) for entry in Path("/dev/fd").iterdir()]
-    except OSError:
-        opened = list(range(os.sysconf("SC_OPEN_MAX")))
-    for fd in opened:
-        if fd > _LAST_STANDARD and fd not in keep:
-            with contextlib.suppress(OSError):
-                os.close(fd)

@@ -8,7 +8,7 @@ follows the forking *thread*) ties every child to its life. What may go wrong, a
 - a worker ends: root is told, with the status;
 - SIGTERM, SIGINT, SIGHUP: passed on to root, once each time they come. The children are in sessions of their own, so
   a terminal's ^C reaches them through here only. Root that does not end within `INSISTENCE` seconds of a *second*
-  SIGTERM or SIGINT is killed. A SIGHUP that came because the terminal is gone counts as SIGTERM.
+  SIGTERM or SIGINT is killed. A SIGHUP that came because the terminal is gone counts as SIGTERM (under nohup: not).
 
 The launcher never waits for root: what root does not read is queued, and while more than `BACKLOG` answers are queued
 no further request is read, so the queue is bounded by the number of children.
@@ -29,19 +29,14 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 from types import FrameType
 
-import attrs
-import msgspec
-
+from supervisors.fork_pipe import ForkPipe, ForkPipeError
 from supervisors.fork_protocol import (
-    Descriptors,
     Exited,
     Fork,
     Forked,
     ForkFailed,
-    FromLauncher,
     FromRoot,
     Kill,
     RootBoot,
@@ -49,14 +44,19 @@ from supervisors.fork_protocol import (
 )
 from supervisors.forked_child import (
     MANAGED_SIGNALS,
+    SAME_WISH_SECONDS,
     Birth,
     OnCrash,
-    adopt_orphans,
     fork_child,
+)
+from supervisors.kernel import (
+    adopt_orphans,
+    children,
+    has_terminal,
+    open_pidfd,
     open_standard_descriptors,
     thread_count,
 )
-from supervisors.frames import FrameBuffer, FrameError, encode_frame
 
 BACKLOG = 64
 """Answers queued for root above which no request is read."""
@@ -64,8 +64,6 @@ INSISTENCE = 2.0
 """Seconds that root has to end after a second SIGTERM or SIGINT, or after it closed its pipe."""
 REAP_SECONDS = 10.0
 """Seconds after root's end within which every killed worker must be gone (one in an uninterruptible wait is not)."""
-PROTOCOL_BROKEN = 70
-"""Exit status of the service when root sent what is no request."""
 
 _READ = 65536
 _STOPS = frozenset({signal.SIGTERM, signal.SIGINT})
@@ -114,7 +112,7 @@ def launch(
         on_crash: called in a child whose main raised, with its name; the exit status is then 1.
 
     Raises:
-        LauncherError: this process has more than one thread.
+        LauncherError: this process has more than one thread, or root cannot be forked.
     """
     open_standard_descriptors()
     launcher = _Launcher(roles, keep, log, on_crash)
@@ -127,14 +125,6 @@ def launch(
         gc.collect()
         gc.freeze()
         return launcher.run(root_main)
-
-
-@attrs.define
-class _Outgoing:
-    """One frame on its way to root, with the pidfd that goes beside its first byte."""
-
-    data: memoryview
-    pidfd: int | None
 
 
 class _Launcher:
@@ -150,19 +140,16 @@ class _Launcher:
         self._root = 0
         self._root_status: int | None = None
         self._root_deadline: float | None = None
-        self._stops = 0
+        self._first_stop: float | None = None
         self._caught: deque[signal.Signals] = deque()
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
         self._wake_writer.setblocking(False)
-        self._forks, self._forks_of_root = socket.socketpair()
-        self._forks.setblocking(False)
+        ours, self._forks_of_root = socket.socketpair()
+        self._forks = ForkPipe(ours)
         self._forks_open = True
-        self._buffer = FrameBuffer()
-        self._descriptors = Descriptors()
-        self._outgoing: deque[_Outgoing] = deque()
-        self._decoder: msgspec.msgpack.Decoder[FromRoot] = msgspec.msgpack.Decoder(FromRoot)
-        self._hangup_stops = _has_terminal() and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
+        self._terminal = has_terminal()
+        self._hangup_ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 
     @contextlib.contextmanager
     def signals_caught(self) -> Iterator[None]:
@@ -184,7 +171,10 @@ class _Launcher:
         if early is not None:
             return 128 + early
         adopt_orphans()
-        self._fork_root(root_main)
+        try:
+            self._fork_root(root_main)
+        except OSError as error:
+            raise LauncherError(f"cannot fork root: {error}") from error
         try:
             while self._root_status is None:
                 self._turn()
@@ -199,15 +189,15 @@ class _Launcher:
         poll = select.poll()
         poll.register(self._wake_reader, select.POLLIN)
         if self._forks_open:
-            wanted = select.POLLIN if len(self._outgoing) <= BACKLOG else 0
-            poll.register(self._forks, wanted | (select.POLLOUT if self._outgoing else 0))
+            wanted = select.POLLIN if self._forks.queued <= BACKLOG else 0
+            poll.register(self._forks, wanted | (select.POLLOUT if self._forks.queued else 0))
         ready = dict(poll.poll(self._patience()))
         self._handle_signals()
         self._reap()
         if events := ready.get(self._forks.fileno()):
             if events & ~select.POLLOUT:
                 self._read_requests()
-            self._flush()
+            self._forks.flush()
         if self._root_deadline is not None and self._root_deadline <= time.monotonic() and self._root_status is None:
             self._log("root does not end and is killed")
             os.kill(self._root, signal.SIGKILL)
@@ -229,16 +219,26 @@ class _Launcher:
             while self._wake_reader.recv(_READ):
                 pass
         while self._caught:
-            number = self._caught.popleft()
-            if number == signal.SIGHUP and self._hangup_stops and not _has_terminal():
-                number = signal.SIGTERM
-            if number == signal.SIGCHLD or self._root_status is not None:
-                continue
-            os.kill(self._root, number)
-            if number in _STOPS:
-                self._stops += 1
-                if self._stops > 1:
-                    self._insist()
+            wish = self._wish(self._caught.popleft())
+            if wish is not None:
+                os.kill(self._root, wish)
+
+    def _wish(self, number: signal.Signals) -> signal.Signals | None:
+        """Return what a signal asks of root, or None when it asks nothing."""
+        if number == signal.SIGHUP and self._terminal and not has_terminal():
+            self._terminal = False
+            number = signal.SIGCHLD if self._hangup_ignored else signal.SIGTERM
+        if number == signal.SIGCHLD:
+            return None
+        if number in _STOPS:
+            now = time.monotonic()
+            if self._first_stop is None:
+                self._first_stop = now
+            elif now - self._first_stop < SAME_WISH_SECONDS:
+                return None
+            else:
+                self._insist()
+        return number
 
     def _reap(self) -> bool:
         """Reap every child that ended; False when there is no child at all any more."""
@@ -253,7 +253,7 @@ class _Launcher:
                 self._root_status = status
             elif (child := self._ids.pop(pid, None)) is not None:
                 del self._pids[child]
-                self._tell(Exited(id=child, status=status))
+                self._forks.tell(Exited(id=child, status=status))
 
     def _end_everything(self) -> None:
         """Kill what is left, and what it left, until nothing is or `REAP_SECONDS` have passed."""
@@ -263,14 +263,14 @@ class _Launcher:
         if self._ids:
             self._log(f"root ended; {len(self._ids)} workers are killed")
         while True:
-            for pid in {*self._ids, *_children()}:
+            for pid in {*self._ids, *children()}:
                 # An adopted process may be gone, or be another user's.
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
             if not self._reap():
                 return
             if time.monotonic() > deadline:
-                self._log(f"left behind, killed but not gone: {sorted({*self._ids, *_children()})}")
+                self._log(f"left behind, killed but not gone: {sorted({*self._ids, *children()})}")
                 return
             time.sleep(0.002)
 
@@ -278,43 +278,34 @@ class _Launcher:
 
     def _read_requests(self) -> None:
         try:
-            data, ancillary, flags, _ = self._forks.recvmsg(_READ, Descriptors.SPACE)
-        except BlockingIOError:
-            return
-        except ConnectionResetError:
-            data, ancillary, flags = b"", [], 0
-        self._descriptors.feed(ancillary, flags)
-        if not data:
-            self._forks_open = False
-            self._insist()
-            return
-        self._buffer.feed(data)
-        try:
-            while (body := self._buffer.next()) is not None:
-                self._serve(self._decoder.decode(body))
-        except (FrameError, msgspec.MsgspecError) as error:
+            requests = self._forks.receive()
+            if requests is None:
+                self._forks_open = False
+                self._insist()
+            for request in requests or ():
+                self._serve(request)
+        except ForkPipeError as error:
             self._log(f"root sent what is no request, and is killed: {error}")
             os.kill(self._root, signal.SIGKILL)
             self._forks_open = False
-            self._root_status = PROTOCOL_BROKEN << 8
 
     def _serve(self, request: FromRoot) -> None:
         if isinstance(request, Kill):
             if (pid := self._pids.get(request.id)) is not None:
                 os.kill(pid, request.signal)
             return
-        descriptors = self._descriptors.take(request.descriptors)
+        descriptors = self._forks.take_descriptors(request.descriptors)
         if descriptors is None:
-            self._tell(ForkFailed(id=request.id, reason=os.strerror(errno.EMFILE)))
+            self._forks.tell(ForkFailed(id=request.id, reason=os.strerror(errno.EMFILE)))
             return
         role = self._roles.get(request.role)
         try:
             if role is None:
-                self._tell(ForkFailed(id=request.id, reason=f"no role {request.role!r}"))
+                self._forks.tell(ForkFailed(id=request.id, reason=f"no role {request.role!r}"))
             else:
                 self._fork_worker(request, role, descriptors)
         except OSError as error:
-            self._tell(ForkFailed(id=request.id, reason=str(error)))
+            self._forks.tell(ForkFailed(id=request.id, reason=str(error)))
         finally:
             for fd in descriptors:
                 os.close(fd)
@@ -333,8 +324,8 @@ class _Launcher:
         )
         self._ids[pid] = request.id
         self._pids[request.id] = pid
-        pidfd = _open_pidfd(pid)
-        self._tell(Forked(id=request.id, pid=pid, has_pidfd=pidfd is not None), pidfd)
+        pidfd = open_pidfd(pid)
+        self._forks.tell(Forked(id=request.id, pid=pid, has_pidfd=pidfd is not None), pidfd)
 
     def _fork_root(self, root_main: RootMain) -> None:
         fd = self._forks_of_root.fileno()
@@ -360,55 +351,6 @@ class _Launcher:
         # An object that closed its number later, when garbage is collected, would close somebody else's descriptor.
         for sock in (self._wake_reader, self._wake_writer, self._forks, self._forks_of_root):
             sock.detach()
-
-    def _tell(self, message: FromLauncher, pidfd: int | None = None) -> None:
-        frame = encode_frame(msgspec.msgpack.encode(message))
-        self._outgoing.append(_Outgoing(memoryview(frame), pidfd))
-        self._flush()
-
-    def _flush(self) -> None:
-        while self._outgoing:
-            first = self._outgoing[0]
-            try:
-                sent = self._forks.sendmsg(
-                    [first.data], Descriptors.rights([] if first.pidfd is None else [first.pidfd])
-                )
-            except BlockingIOError:
-                return
-            except OSError:
-                # Root closed its end: it is leaving, and reads no more.
-                sent = len(first.data)
-            if first.pidfd is not None:
-                os.close(first.pidfd)
-                first.pidfd = None
-            first.data = first.data[sent:]
-            if not first.data:
-                self._outgoing.popleft()
-
-
-def _open_pidfd(pid: int) -> int | None:
-    """Return a pidfd of a child not reaped yet, or None where there is none to be had."""
-    try:
-        return os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        return None
-
-
-def _children() -> list[int]:
-    """Return this process's children, adopted ones too (Linux with CONFIG_PROC_CHILDREN; else none)."""
-    pid = os.getpid()
-    try:
-        return [int(number) for number in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-
-
-def _has_terminal() -> bool:
-    try:
-        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
-    except OSError:
-        return False
-    return True
 
 
 def _exit_status(status: int | None) -> int:

@@ -12,9 +12,11 @@ import msgspec
 import trio
 
 from supervisors.channel import Ask, ChannelClosedError, ChannelError, Ready, Refused, Reply, RootEnd, Stop, root_end
+from supervisors.child_spec import PERMANENT, ChildSpec, Counts
 from supervisors.exits import ProcessExited
 from supervisors.fork_client import ChildProcess, ExitStatus, ForkClient, ForkError
 from supervisors.heartbeat import HeartbeatMemory, HeartbeatMonitor
+from supervisors.tree import TreeNode
 
 START_SECONDS = 30.0
 """How long a worker may take from its fork until it says ready."""
@@ -40,11 +42,11 @@ class Envelope(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ProcessState(enum.Enum):
-    """Where a worker is in its life."""
+    """Where a worker is in its life; the values are the tree's words."""
 
-    DOWN = "down"
+    DOWN = "stopped"
     STARTING = "starting"
-    READY = "ready"
+    READY = "running"
     STOPPING = "stopping"
 
 
@@ -62,6 +64,7 @@ class _Incarnation:
     channel: RootEnd
     ready: trio.Event = attrs.field(factory=trio.Event)
     reason: str = ""
+    told_to_stop: bool = False
     asked: int = 0
     answers: dict[int, _Answer] = attrs.field(factory=dict)
 
@@ -72,6 +75,7 @@ class _Incarnation:
 
     async def listen(self) -> None:
         """Take its messages until the channel ends."""
+        await trio.lowlevel.checkpoint()
         try:
             while True:
                 self._take(await self.channel.receive())
@@ -153,6 +157,16 @@ class ProcessChild:
         """The process, while there is one."""
         return self._current.process.pid if self._current is not None else None
 
+    def spec(self, counts: Counts = Counts.BEFORE_READY) -> ChildSpec:
+        """Return the child spec of this worker: permanent, under its name, with time to stop and a pid."""
+        return ChildSpec(
+            self.name, self.run, restart=PERMANENT, shutdown=self.stop_seconds, counts=counts, describe=self.describe
+        )
+
+    def describe(self) -> TreeNode:
+        """Return this worker's node of the tree, without what is inside the process (`ask` for that)."""
+        return TreeNode(id=self.name, kind="worker", state=self.state.value, incarnation=self.incarnation, pid=self.pid)
+
     @property
     def stop_seconds(self) -> float:
         """The longest that `run` takes to end once cancelled: the `shutdown` of its child spec."""
@@ -166,6 +180,12 @@ class ProcessChild:
         Raises:
             ProcessExited: it ended in any other way, or could not be forked, or did not die when killed.
         """
+
+        def ready() -> None:
+            if self.state is ProcessState.STARTING:
+                self._set(ProcessState.READY)
+            task_status.started()
+
         self.incarnation += 1
         self._set(ProcessState.STARTING)
         memory = HeartbeatMemory(self.name)
@@ -173,10 +193,11 @@ class ProcessChild:
             current = self._current = await self._fork(memory)
             try:
                 with self._monitor.watch(memory, current.doom):
-                    status = await self._live(current, task_status)
+                    status = await self._live(current, ready)
             finally:
                 if current.process.status is None:
-                    await self._stop(current)
+                    with trio.move_on_after(self.stop_seconds, shield=True):
+                        await self._stop(current)
                 current.abandon_answers()
                 current.channel.close()
         finally:
@@ -214,7 +235,7 @@ class ProcessChild:
         raise WorkerUnavailableError(f"{self.name} gave no answer: {reason}")
 
     async def retire(self) -> None:
-        """Have the present process leave, for a rolling restart; return when it is gone. The supervisor starts the next.
+        """Have the present process leave, for a rolling restart; return when it is gone. The next is its supervisor's.
 
         Like a stop it drains for `drain_seconds` at most. Does nothing when no process runs.
         """
@@ -224,10 +245,7 @@ class ProcessChild:
             return
         self._set(ProcessState.STOPPING)
         with trio.move_on_after(self._drain_seconds):
-            try:
-                await current.channel.send(Stop())
-            except ChannelError as error:
-                current.doom(f"it cannot be told to stop: {error}")
+            await self._say_stop(current)
             await current.process.wait()
             return
         current.doom(f"it did not leave within {self._drain_seconds:g} s")
@@ -256,38 +274,42 @@ class ProcessChild:
             theirs.close()
         return _Incarnation(process, root_end(ours))
 
-    async def _live(self, current: _Incarnation, task_status: trio.TaskStatus[None]) -> ExitStatus:
+    async def _live(self, current: _Incarnation, ready: Callable[[], None]) -> ExitStatus:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(current.listen)
-            nursery.start_soon(self._see_it_start, current, task_status)
+            nursery.start_soon(self._see_it_start, current, ready)
             status = await current.process.wait()
             nursery.cancel_scope.cancel()
         return status
 
-    async def _see_it_start(self, current: _Incarnation, task_status: trio.TaskStatus[None]) -> None:
+    async def _see_it_start(self, current: _Incarnation, ready: Callable[[], None]) -> None:
         with trio.move_on_after(self._start_seconds):
             await current.ready.wait()
-            if self.state is ProcessState.STARTING:
-                self._set(ProcessState.READY)
-            task_status.started()
+            ready()
             return
         current.doom(f"it was not ready within {self._start_seconds:g} s")
 
     async def _stop(self, current: _Incarnation) -> None:
+        """Runs shielded by its caller, for `stop_seconds` at most."""
         self._set(ProcessState.STOPPING)
-        with trio.move_on_after(self._drain_seconds, shield=True):
+        with trio.move_on_after(self._drain_seconds):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(current.listen)
                 await self._say_stop(current)
                 await current.process.wait()
                 nursery.cancel_scope.cancel()
         current.process.kill(signal.SIGKILL)
-        with trio.move_on_after(KILL_SECONDS, shield=True):
+        with trio.move_on_after(KILL_SECONDS):
             await current.process.wait()
         if current.process.status is None:
             raise ProcessExited(self.name, -signal.SIGKILL, "it was killed and is not gone")
 
     async def _say_stop(self, current: _Incarnation) -> None:
+        """Ask it to leave, once: a second request would mean at once."""
+        await trio.lowlevel.checkpoint()
+        if current.told_to_stop:
+            return
+        current.told_to_stop = True
         try:
             await current.channel.send(Stop())
         except ChannelError as error:

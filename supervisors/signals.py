@@ -5,14 +5,12 @@ from __future__ import annotations
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
+import attrs
 import trio
 
-from supervisors.forked_child import exit_now
+from supervisors.forked_child import SAME_WISH_SECONDS, exit_now
 from supervisors.process_child import ProcessChild
 
-SAME_SIGNAL_SECONDS = 0.2
-"""Signals this close to the first are the same wish: whoever signals all processes of a service reaches root twice,
-once directly and once through the launcher."""
 DEADLINE_MISSED = 1
 """Exit status of a service that could not drain in time."""
 
@@ -38,6 +36,7 @@ async def run_until_signal(
         on_reload: awaited for SIGHUP, one at a time; those that come meanwhile make one more. What it raises comes
             through, so it handles its own errors.
     """
+    await trio.lowlevel.checkpoint()
     failure: Exception | None = None
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
@@ -63,6 +62,7 @@ async def rolling_restart(children: Iterable[ProcessChild], ready_seconds: float
     Each one is replaced only when its predecessor's successor is ready, so one that does not come back within
     `ready_seconds` costs no other.
     """
+    await trio.lowlevel.checkpoint()
     for child in children:
         await child.retire()
         with trio.move_on_after(ready_seconds) as patience:
@@ -75,50 +75,43 @@ async def rolling_restart(children: Iterable[ProcessChild], ready_seconds: float
 async def _reload(
     wishes: trio.MemoryReceiveChannel[None], running: trio.CancelScope, on_reload: Callable[[], Awaitable[None]]
 ) -> None:
-    async for _ in wishes:
+    while True:
+        await wishes.receive()
         if not running.cancel_called:
             await on_reload()
 
 
+@attrs.define(eq=False)
 class _Obedience:
     """Does what the signals say."""
 
-    def __init__(
-        self,
-        nursery: trio.Nursery,
-        running: trio.CancelScope,
-        reloads: trio.MemorySendChannel[None],
-        drain_seconds: float,
-        stop_now: Callable[[int], None],
-        on_stop: Callable[[str], None],
-    ) -> None:
-        self._nursery = nursery
-        self._running = running
-        self._reloads = reloads
-        self._drain_seconds = drain_seconds
-        self._stop_now = stop_now
-        self._on_stop = on_stop
-        self._first = 0.0
+    nursery: trio.Nursery
+    running: trio.CancelScope
+    reloads: trio.MemorySendChannel[None]
+    drain_seconds: float
+    stop_now: Callable[[int], None]
+    on_stop: Callable[[str], None]
+    first: float = 0.0
 
     async def run(self, signals: AsyncIterator[int]) -> None:
         async for number in signals:
             if number == signal.SIGHUP:
                 self._ask_for_reload()
-            elif not self._running.cancel_called:
-                self._first = trio.current_time()
-                self._on_stop(signal.Signals(number).name)
-                self._running.cancel()
-                self._nursery.start_soon(self._lose_patience)
-            elif trio.current_time() - self._first > SAME_SIGNAL_SECONDS:
-                self._stop_now(128 + number)
+            elif not self.running.cancel_called:
+                self.first = trio.current_time()
+                self.on_stop(signal.Signals(number).name)
+                self.running.cancel()
+                self.nursery.start_soon(self._lose_patience)
+            elif trio.current_time() - self.first > SAME_WISH_SECONDS:
+                self.stop_now(128 + number)
 
     def _ask_for_reload(self) -> None:
         try:
-            self._reloads.send_nowait(None)
+            self.reloads.send_nowait(None)
         except trio.WouldBlock:
             # One is waiting already; it will do for this wish, too.
             return
 
     async def _lose_patience(self) -> None:
-        await trio.sleep(self._drain_seconds)
-        self._stop_now(DEADLINE_MISSED)
+        await trio.sleep(self.drain_seconds)
+        self.stop_now(DEADLINE_MISSED)

@@ -21,8 +21,7 @@ How the composition root wires launcher, root and workers (each part's own contr
         listeners = open_tcp_listeners("127.0.0.1", 8000)
         inherited = [listener.fileno() for listener in listeners]
         edge = ProcessChild(forks, monitor, role="edge", name="edge-0", payload=b"", descriptors=inherited)
-        spec = ChildSpec("edge-0", edge.run, shutdown=edge.stop_seconds)
-        root = Supervisor("root", [spec], Strategy.ONE_FOR_ONE, Intensity(5, 60.0))
+        root = Supervisor("root", [edge.spec()], Strategy.ONE_FOR_ONE, Intensity(5, 60.0))
         async with trio.open_nursery() as nursery:       # these two outlive every process
             await nursery.start(forks.run)
             await nursery.start(monitor.run)
@@ -78,7 +77,7 @@ class WorkerContext:
         self._ready.set()
 
     def label(self, text: str) -> None:
-        """Name what this worker takes up (64 bytes), shown when root has to kill it for standing still. A memory write."""
+        """Name what this worker takes up (64 bytes), shown when root has to kill it for standing still; cheap."""
         self._pulse.label(text)
 
     def exit_now(self, status: int) -> None:
@@ -95,15 +94,14 @@ def run_worker(boot: WorkerBoot, main: WorkerMain, *, on_crash: OnCrash = print_
     Main returning is exit status 0, main raising is 1 after `on_crash(name, error)`. The process ends without unwinding
     when root is gone or talks nonsense (75), and when root says stop a second time (1).
     """
-    envelope = msgspec.msgpack.decode(boot.payload, type=Envelope)
+    return trio.run(_work, boot, main, on_crash)
+
+
+async def _work(boot: WorkerBoot, main: WorkerMain, on_crash: OnCrash) -> int:
+    await trio.lowlevel.checkpoint()
     channel_fd, pulse_fd = boot.descriptors[:2]
-    return trio.run(_work, boot, envelope, channel_fd, Pulse(pulse_fd), main, on_crash)
-
-
-async def _work(
-    boot: WorkerBoot, envelope: Envelope, channel_fd: int, pulse: Pulse, main: WorkerMain, on_crash: OnCrash
-) -> int:
-    context = WorkerContext(boot, envelope, pulse)
+    pulse = Pulse(pulse_fd)
+    context = WorkerContext(boot, msgspec.msgpack.decode(boot.payload, type=Envelope), pulse)
     channel = worker_end(socket.socket(fileno=channel_fd))
     asks_in, asks_out = trio.open_memory_channel[Ask](ASKS)
     try:
@@ -122,6 +120,7 @@ async def _work(
 
 async def _listen(channel: WorkerEnd, context: WorkerContext, asks: trio.MemorySendChannel[Ask]) -> None:
     """Take root's messages. Without root there is nothing to serve and nobody to clean up for."""
+    await trio.lowlevel.checkpoint()
     try:
         while True:
             message = await channel.receive()
@@ -144,11 +143,13 @@ async def _announce(channel: WorkerEnd, context: WorkerContext) -> None:
 
 
 async def _answer(channel: WorkerEnd, context: WorkerContext, asks: trio.MemoryReceiveChannel[Ask]) -> None:
-    async for ask in asks:
+    while True:
+        ask = await asks.receive()
         await _send(channel, context, await _answer_one(context, ask))
 
 
 async def _answer_one(context: WorkerContext, ask: Ask) -> Reply | Refused:
+    await trio.lowlevel.checkpoint()
     if context.answer is None:
         return Refused(id=ask.id, reason="this worker answers nothing")
     try:
@@ -158,6 +159,7 @@ async def _answer_one(context: WorkerContext, ask: Ask) -> Reply | Refused:
 
 
 async def _send(channel: WorkerEnd, context: WorkerContext, message: Ready | Reply | Refused) -> None:
+    await trio.lowlevel.checkpoint()
     try:
         await channel.send(message)
     except ChannelError:
