@@ -107,10 +107,8 @@ def _json(read: Callable[[bytes], _T], raw: bytes) -> _T:
         return read(raw)
     except msgspec.ValidationError:
         raise
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         raise A2AError(ErrorKind.PARSE) from None
-    except RecursionError:
-        raise A2AError(ErrorKind.INVALID_PARAMS, "the parameters are nested too deeply") from None
 
 
 def _method(name: str, request: type[_P], check: Callable[[_P], None], *, streaming: bool = False) -> Method:

@@ -18,6 +18,7 @@ ITEMS: Final = 1000
 
 _NULL: Final = b"null"
 _Cleaner = Callable[[Raw], Raw]
+_RAW: Final = msgspec.json.Decoder(Raw)
 _RAWS: Final = msgspec.json.Decoder(list[Raw])
 
 
@@ -25,12 +26,12 @@ def without(raw: bytes, request: type[msgspec.Struct]) -> bytes:
     """Return the JSON of a request without the null members that its structs know; `null` itself is `{}`.
 
     Raises:
-        msgspec.DecodeError: Not JSON, or not of this shape.
+        msgspec.ValidationError: Not of this shape.
+        msgspec.DecodeError: Not JSON.
         RecursionError: Nested beyond the decoder's limit.
     """
-    if bytes(raw) == _NULL:
-        return b"{}"
-    return bytes(_struct(request)(Raw(raw)))
+    whole = _RAW.decode(raw)
+    return b"{}" if bytes(whole) == _NULL else bytes(_struct(request)(whole))
 
 
 def _struct(model: type[msgspec.Struct]) -> _Cleaner:
