@@ -72,8 +72,7 @@ class Service:
         self.keys: dict[str, str] = {}
         self.workspaces = [folder / name for name in workspaces]
         self.process: subprocess.Popen[bytes] | None = None
-        for place in (self.state, self.scratch):
-            place.mkdir(parents=True)
+        self.scratch.mkdir(parents=True)
         self.arguments = [str(each) for place in self.workspaces for each in ("--workspace", place)]
         self.arguments += ["--port", str(self.port), "--edges", str(edges), "--workers", str(workers), *arguments]
         if script is not None:
