@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import signal
 import statistics
@@ -147,7 +148,7 @@ def test_a_killed_edge_ends_no_run_and_refuses_nobody(make_service):
 
 
 def _whatever_comes(call, *arguments):
-    with contextlib.suppress(OSError, ValueError, AssertionError, __import__("http").client.HTTPException):
+    with contextlib.suppress(OSError, ValueError, AssertionError, http.client.HTTPException):
         return call(*arguments)
 
 
@@ -171,7 +172,6 @@ def test_killing_the_head_leaves_nothing_and_a_new_start_repairs(make_service, v
     rest = service.rest()
     done, parked = rest.send("hi", context="before"), rest.send("ask")
     running = [rest.send(f"long: {number}", immediately=True) for number in range(20)]
-    service.state.joinpath("probe").write_text("")
     pid = service.pids("root")[0] if victim == "root" else service.process.pid
     os.kill(pid, signal.SIGKILL)
     killed = time.monotonic()
