@@ -133,7 +133,7 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def encodable(text: str) -> str:
-    """Return `text` with lone surrogates replaced: JSON cannot hold them, and file names and broken output have them."""
+    """Return `text` with lone surrogates replaced: JSON cannot hold them, and odd file names have them."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -103,13 +103,13 @@ def _read_artifact(step: Mapping[str, object], where: str) -> faux_steps.Artifac
     if "artifactId" not in body and "name" in body:
         body["artifactId"] = body["name"]
     require(not append or "artifactId" in body, where, "append needs an artifactId or a name to say what it extends")
-    artifact = faux_steps.Artifact(body, append, last_chunk)
+    complete = faux_steps.Artifact({"artifactId": "minted", **body}, append, last_chunk)
     try:
-        msgspec.convert({"artifactId": "minted", **msgspec.json.decode(artifact.render({}))}, types.Artifact)
+        msgspec.json.decode(complete.render({}), type=types.Artifact)
         require(isinstance(body.get("metadata", {}), dict), where, 'key "metadata" must be an object')
     except (msgspec.MsgspecError, RecursionError, OverflowError, UnicodeError) as error:
         raise ScriptError(f"{where}: {error}") from error
-    return artifact
+    return faux_steps.Artifact(body, append, last_chunk)
 
 
 def _check_part(value: object, where: str) -> dict[str, object]:

@@ -72,9 +72,11 @@ class Artifact:
     last_chunk: bool
 
     def render(self, names: Names) -> msgspec.Raw:
-        """Return the Artifact's JSON with placeholders replaced and `rawText` in base64."""
+        """Return the Artifact's JSON with placeholders replaced and `rawText` in base64; an id may turn out empty."""
         body = fill_json(self.body, names)
         assert isinstance(body, dict)
+        if not body.get("artifactId"):
+            body.pop("artifactId", None)
         body["parts"] = [_render_part(part) for part in body["parts"]]
         return msgspec.Raw(msgspec.json.encode(body))
 

@@ -19,7 +19,8 @@ def schema(arguments: type[msgspec.Struct]) -> JsonObject:
     """Return the JSON Schema of a tool's arguments."""
     (_,), components = msgspec.json.schema_components((arguments,), ref_template="#/$defs/{name}")
     found: dict[str, object] = components.pop(arguments.__name__)
-    found.pop("title", None)
+    for about_the_code in ("title", "description"):
+        found.pop(about_the_code, None)
     if components:
         found["$defs"] = components
     return found
