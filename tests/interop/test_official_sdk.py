@@ -21,10 +21,13 @@ SCENARIOS = (
     "wrong_key", "strict_schema",
 )  # fmt: skip
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("a2a") is None,
-    reason="needs the official SDK: pip install 'a2a-sdk[http-server]==1.3.0' (part of the test extra)",
-)
+pytestmark = [
+    pytest.mark.skipif(
+        importlib.util.find_spec("a2a") is None,
+        reason="needs the official SDK: pip install 'a2a-sdk[http-server]==1.3.0' (part of the test extra)",
+    ),
+    pytest.mark.timeout(150),
+]
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +41,7 @@ def outcomes():
                 capture_output=True,
                 text=True,
                 check=False,
-                timeout=55,
+                timeout=50,
             )
             for line in run.stdout.splitlines():
                 value = json.loads(line)

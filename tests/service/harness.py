@@ -192,13 +192,14 @@ class Service:
 
     def kill(self) -> None:
         """End whatever of it is left, without a check."""
-        for pid in self.census():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        if self.process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self.process.kill()
-            self.process.wait(10)
+        deadline = time.monotonic() + 5
+        while (left := self.census()) and time.monotonic() < deadline:
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if self.process is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.process.wait(0.05)
 
     def census(self) -> dict[int, str]:
         """Return every process of this service, whoever its parent is, and every unreaped one beneath the launcher."""

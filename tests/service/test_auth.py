@@ -162,18 +162,17 @@ def test_a_broken_callers_file_admits_nobody_and_is_named_in_the_log(make_servic
 
 def test_an_entry_that_is_skipped_does_not_take_the_others_with_it(make_service):
     service = make_service().start()
-    entries = [
-        {"name": "alice", "key": service.keys["alice"], "note": "kept", "future": 1},
+    skipped = [
         {"name": "alice", "key": "k_the_second_alice_0123456789"},
         {"name": "BAD", "key": "k_bad_0123456789abcdef"},
         {"name": "nokey", "key": ""},
-        7,
-        {"name": "bob", "key": service.keys["bob"], "mode": "isolated"},
     ]
-    (service.a2a / "callers.json").write_text(json.dumps(entries))
+    alice = {"name": "alice", "key": service.keys["alice"], "note": "kept", "future": 1}
+    bob = {"name": "bob", "key": service.keys["bob"], "mode": "isolated"}
+    (service.a2a / "callers.json").write_text(json.dumps([alice, *skipped, 7, bob]))
     for name in ("alice", "bob"):
         assert answer(service.rpc(name).send("hi")) == "hi"
-    for entry in entries[1:4]:
+    for entry in skipped:
         assert JsonRpcCaller(service.endpoint, entry["key"]).exchange("ListTasks", {}).status == 401
 
 

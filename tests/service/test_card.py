@@ -124,6 +124,10 @@ def test_the_settings_name_the_public_card(make_service):
     assert service.rpc().call("GetExtendedAgentCard")["name"] == "Ada's helper"
 
 
+def _warned(service, start):
+    eventually(lambda: "card.json" in service.log.read_text()[start:], 5, "a warning names the file")
+
+
 CUSTOM = {
     "name": "Eugene's assistant",
     "description": "Schedules meetings and answers for Eugene.",
@@ -154,7 +158,7 @@ def test_the_extended_card_comes_from_the_workspace_fresh_each_time(make_service
         logged = len(service.log.read_text())
         card_file.write_text('{"name": "cut sh')
         assert card() == {**fallback, "description": "A patient librarian."}
-        eventually(lambda start=logged: "card.json" in service.log.read_text()[start:], 5, "a warning names the file")
+        _warned(service, logged)
     assert _public(service).json["description"] == "A personal assistant that other agents can talk to."
 
 

@@ -116,11 +116,11 @@ def test_clients_that_never_read_do_not_hold_up_a_stop(make_service):
 
 
 @pytest.mark.slow
-def test_a_stop_in_the_middle_of_a_start_is_clean(make_service):
-    for pause in (0.0, 0.1, 0.2, 0.4, 0.8):
-        service = make_service()
-        service.launch()
-        time.sleep(pause)
-        service.process.send_signal(signal.SIGTERM)
-        service.process.wait(10)
-        eventually(lambda service=service: not service.census(), 2, "nothing is left")
+@pytest.mark.parametrize("pause", [0.0, 0.1, 0.2, 0.4, 0.8])
+def test_a_stop_in_the_middle_of_a_start_is_clean(make_service, pause):
+    service = make_service()
+    process = service.launch()
+    time.sleep(pause)
+    process.send_signal(signal.SIGTERM)
+    process.wait(10)
+    eventually(lambda: not service.census(), 2, "nothing is left")

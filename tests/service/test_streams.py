@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.service.a2a import answer, said, saying, sending, state_of
+from tests.service.a2a import Json, answer, said, saying, sending, state_of
 from tests.service.conftest import caller_of
 from tests.service.harness import eventually
 from tests.service.script import CHUNKS
@@ -79,7 +79,12 @@ def test_a_direct_reply_is_a_stream_of_exactly_one_message(alice):
 
 def test_what_is_refused_before_a_stream_starts_is_plain_json(alice):
     task = alice.send("hi")
-    for params in (sending("x", task=task["id"]), {"message": {"parts": []}}, sending("x", task=str(uuid.uuid4()))):
+    refused: list[Json] = [
+        sending("x", task=task["id"]),
+        {"message": {"parts": []}},
+        sending("x", task=str(uuid.uuid4())),
+    ]
+    for params in refused:
         reply = alice.exchange("SendStreamingMessage", params)
         assert reply.media_type == "application/json"
         assert isinstance(alice.outcome(reply), RefusedError)
@@ -262,6 +267,11 @@ def test_a_subscriber_that_leaves_never_cancels(make_service):
     assert state_of(rest.wait(task["id"], *TERMINAL, seconds=8)) == "COMPLETED"
 
 
+def _send_later(caller, task_id, seconds):
+    time.sleep(seconds)
+    caller.send("monday", task=task_id)
+
+
 @pytest.mark.slow
 def test_a_quiet_stream_carries_comments(service, rest):
     task = rest.send("ask")
@@ -269,7 +279,7 @@ def test_a_quiet_stream_carries_comments(service, rest):
         stream.next()
         started = time.monotonic()
         with ThreadPoolExecutor(1) as threads:
-            threads.submit(lambda: (time.sleep(33), rest.send("monday", task=task["id"])))
+            threads.submit(_send_later, rest, task["id"], 33)
             rest_of_it = list(stream)
     assert time.monotonic() - started > 30
     assert stream.comments >= 2
