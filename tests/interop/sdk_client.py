@@ -246,7 +246,8 @@ async def strict_schema(session: Session) -> None:
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         url = next(each.url for each in session.card.supported_interfaces if each.protocol_binding == "JSONRPC")
         value = (await session.http.post(url, json=body, headers=headers)).json()
-        return value["result"]  # type: ignore[no-any-return]
+        result: dict[str, object] = value["result"]
+        return result
 
     for text in ("hi", "ask", "files", "give-up", "direct"):
         params = json_format.MessageToDict(saying(text))
