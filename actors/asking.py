@@ -57,7 +57,7 @@ class HeldWrites:
 class Assistant(Protocol):
     """What a workspace puts behind its sessions (implemented by the hosts)."""
 
-    def prompt(self, caller: str, message: Message) -> Prompt:
+    def prompt(self, caller: str, message: Message, task_id: str) -> Prompt:
         """Return the message as the assistant gets it: framed, with the local time."""
 
     async def open(self, caller: str, context_id: str, held: HeldWrites) -> AgentSession:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import structlog
@@ -10,6 +11,7 @@ import trio
 from actors import rendering
 from actors.asking import Asker, Ground, Workspace
 from actors.listing import Listing
+from actors.live_runs import LiveRuns
 from actors.messages import CancelTask, GetTask, ListPage, ListTasks, Send, Subscribe
 from actors.records import with_status
 from actors.ref import Promise, Reply, ask
@@ -17,6 +19,7 @@ from actors.registry import Registry
 from actors.session import Cancel, Follow, Key, Message, Repair, Session, Start
 from actors.task_run import RESTARTED, TaskRun, not_stored
 from supervisors.child_spec import ChildSpec
+from supervisors.tree import TreeNode
 from volcanic.protocol.errors import A2AError, ErrorKind
 from volcanic.protocol.states import is_active
 from volcanic.protocol.types import TaskState
@@ -24,6 +27,9 @@ from volcanic.storage.tasks import TaskRecord
 
 REPAIR_SECONDS = 30.0
 """How long a reader waits for the repair of an interrupted task."""
+
+SHOWN = 500
+"""Sessions that the tree lists one by one; a description has to fit a frame of the worker's channel."""
 
 log = structlog.get_logger(__name__)
 
@@ -36,10 +42,11 @@ class Contexts:
 
     def __init__(self, ground: Ground, start_child: Callable[[ChildSpec], None], owns: Callable[[str], bool]) -> None:
         self.sessions: Registry[Key, Session] = Registry()
-        self.runs: dict[str, TaskRun] = {}
+        self.runs = LiveRuns()
         self._ground = ground
         self._start_child = start_child
-        self._listing = Listing(ground, owns)
+        self._closing = False
+        self._listing = Listing(owns)
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
@@ -67,7 +74,7 @@ class Contexts:
         """Follow a task."""
         self._tell_about(call.workspace, call.caller, call.task_id, Follow(call.task_id, asker), asker)
 
-    async def get(self, call: GetTask) -> bytes:
+    async def get_task(self, call: GetTask) -> bytes:
         """Return the JSON of a task as it is shown now.
 
         Raises:
@@ -88,7 +95,7 @@ class Contexts:
                 raise A2AError(ErrorKind.TASK_NOT_FOUND)
         return rendering.task_json(record.task, call.history_length)
 
-    async def list(self, call: ListTasks) -> ListPage:
+    async def list_tasks(self, call: ListTasks) -> ListPage:
         """Return this slot's share of a page.
 
         Raises:
@@ -98,7 +105,11 @@ class Contexts:
         if workspace is None:
             return ListPage(0, [])
         while True:
-            page = await self._listing.page(workspace, call)
+            try:
+                page = await self._listing.page(workspace, call)
+            except OSError as error:
+                log.warning("tasks_not_listed", workspace=workspace.path, error=repr(error))
+                raise A2AError(ErrorKind.INTERNAL, "The tasks could not be read") from None
             stale = [row.task_id for row in page.rows if row.active and row.task_id not in self.runs]
             for row in page.rows:
                 if (run := self.runs.get(row.task_id)) is not None:
@@ -136,6 +147,22 @@ class Contexts:
         await self._ground.disk.submit(self._ground.live.compact_op())
         return settled
 
+    def describe(self) -> list[TreeNode]:
+        """Return the sessions for the tree: those with a task of their own and the idle ones, at most `SHOWN`."""
+        shown = [session.describe() for session in itertools.islice(self.sessions, SHOWN)]
+        if len(self.sessions) > SHOWN:
+            more = len(self.sessions) - SHOWN
+            shown.append(TreeNode(id=f"and {more} more", kind="worker", state="running"))
+        return shown
+
+    def close(self) -> None:
+        """Start no more runs: callers are told to try again, at the slot's successor."""
+        self._closing = True
+
+    async def quiet(self) -> None:
+        """Wait until no run is live."""
+        await self.runs.none_left()
+
     # -- helpers ---------------------------------------------------------------------------------------------------
 
     def _workspace(self, path: str) -> Workspace | None:
@@ -159,7 +186,7 @@ class Contexts:
             self._tell((path, caller, context_id), message, asker)
 
     def _tell(self, key: Key, message: Message, asker: Reply[bytes]) -> None:
-        if key[0] not in self._ground.workspaces:
+        if key[0] not in self._ground.workspaces or (self._closing and isinstance(message, Start)):
             asker.refuse(A2AError(ErrorKind.UNAVAILABLE))
             return
         session = self.sessions.get(key)

@@ -172,13 +172,13 @@ class Connection:
 
     async def _get(self, call: GetTask, caller: Caller) -> None:
         try:
-            caller.answer(await self._contexts.get(call))
+            caller.answer(await self._contexts.get_task(call))
         except A2AError as error:
             caller.refuse(error)
 
     async def _list(self, call: ListTasks, caller: Caller) -> None:
         try:
-            caller.answer(msgspec.json.encode(await self._contexts.list(call)))
+            caller.answer(msgspec.json.encode(await self._contexts.list_tasks(call)))
         except A2AError as error:
             caller.refuse(error)
 

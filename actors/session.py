@@ -15,12 +15,14 @@ import trio
 
 from actors import records, rendering
 from actors.asking import Asker, Ground, HeldWrites, Workspace
+from actors.live_runs import LiveRuns
 from actors.mailbox import Mailbox, MailboxFull
 from actors.messages import Send
 from actors.ref import Reply
 from actors.subscription import Subscription
 from actors.task_run import RESTARTED, TaskRun, not_stored
 from supervisors.child_spec import ChildSpec, Restart
+from supervisors.tree import TreeNode
 from volcanic.agent.session import AgentSession, Prompt
 from volcanic.protocol.errors import CONTEXT_BUSY, A2AError, ErrorKind
 from volcanic.protocol.states import is_active, is_terminal
@@ -83,7 +85,7 @@ class Session:
         self,
         key: Key,
         ground: Ground,
-        runs: dict[str, TaskRun],
+        runs: LiveRuns,
         activate: Callable[[ChildSpec], None],
         on_crash: Callable[[Key], None],
     ) -> None:
@@ -103,11 +105,6 @@ class Session:
         self._followers: dict[str, list[Subscription]] = {}
         self._spec = ChildSpec(id=f"{key[1]}_{key[2]}", start=self._live, restart=Restart.TEMPORARY)
 
-    @property
-    def id(self) -> str:
-        """Its name in the tree."""
-        return self._spec.id
-
     def tell(self, message: Message) -> None:
         """Hand over a message; a full mailbox refuses its asker as busy."""
         try:
@@ -119,6 +116,19 @@ class Session:
         if not self._active:
             self._active = True
             self._activate(self._spec)
+
+    def describe(self) -> TreeNode:
+        """Return this session's node of the tree, with its live run."""
+        run = self.run
+        node = TreeNode(
+            id=f"{self.key[1]}_{self.key[2]}",
+            kind="worker",
+            state="running" if self._active else "stopped",
+            mailbox=len(self.mailbox),
+        )
+        if run is not None:
+            node.children.append(TreeNode(id=f"run {run.task_id}", kind="worker", state="running"))
+        return node
 
     def evictable(self) -> bool:
         """Whether nothing runs, waits or listens."""
@@ -198,12 +208,12 @@ class Session:
             return
         run = TaskRun(self._ground, self._workspace, self._held, record)
         self.run = run
-        self._runs[run.task_id] = run
+        self._runs.add(run)
         try:
             await self._run(run, send, asker)
         finally:
             self.run = None
-            self._runs.pop(run.task_id, None)
+            self._runs.remove(run)
             self.last_used = trio.current_time()
         if run.staying:
             self._followers.setdefault(run.task_id, []).extend(run.staying)
@@ -231,7 +241,7 @@ class Session:
             return
         self._attach(run, send, asker)
         run.adopt(self._followers.pop(run.task_id, []))
-        prompt = self._workspace.assistant.prompt(send.caller, send.message)
+        prompt = self._workspace.assistant.prompt(send.caller, send.message, run.task_id)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._drive, run, prompt)
             while not isinstance(message := await self.mailbox.get(), RunEnded):

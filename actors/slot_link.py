@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable
 
 import msgspec
 import structlog
@@ -74,17 +73,16 @@ class OpenCall:
 class SlotLink:
     """The connection to one slot, made anew whenever it breaks; `run` is its supervised task."""
 
-    def __init__(self, slot: str, path: str, on_change: Callable[[], None]) -> None:
+    def __init__(self, slot: str, path: str) -> None:
         self.slot = slot
         self.hello: Hello | None = None
         self._path = path
-        self._on_change = on_change
         self._outbox: Outbox | None = None
         self._open: dict[int, OpenCall] = {}
         self._ids = itertools.count(1)
         self._up = trio.lowlevel.ParkingLot()
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep the link up, for ever."""
         task_status.started()
         failures = 0
@@ -117,7 +115,6 @@ class SlotLink:
                     if isinstance(frame, Hello):
                         self.hello, self._outbox = frame, outbox
                         self._up.unpark_all()
-                        self._on_change()
                     else:
                         self._take(frame)
             nursery.cancel_scope.cancel()
@@ -144,7 +141,6 @@ class SlotLink:
         for call in calls:
             call.lost = True
             call.wake()
-        self._on_change()
 
     async def ask(self, call: Call) -> Raw:
         """Send a call and return its answer. A cancelled wait tells the owner that its caller left.

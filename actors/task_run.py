@@ -237,6 +237,8 @@ class TaskRun:
         if self._direct is not None and not self._telling.shown and outcome is not None:
             await self._settle_as_message(self._direct)
             return
+        # Who started the run sees it as it was until now, before anything of its end.
+        self._telling.show()
         final = self._final(outcome)
         end = self.ground.live.end_op(self.task_id)
         try:

@@ -93,10 +93,14 @@ class Telling:
             self._send(self.version, rendering.status_event(self.task))
 
     def end(self, response: str) -> list[Subscription]:
-        """Tell the end as it is stored now, close whom it ends for, and return those who stay for the next run."""
+        """Tell the end, which is stored now; `show` came before it was.
+
+        Closes whom it ends for, and returns those who stay for the task's next run.
+        """
         chunk = self._text.finish(response)
         if chunk is not None:
-            self._send_chunk(self.version, chunk)
+            # Without a version: it belongs to the state that follows, and a version stands on one event only.
+            self._send_chunk(0, chunk)
         self.send_status()
         terminal = is_terminal(self.task.status.state)
         staying = [follower for follower in self._followers if not terminal and not follower.until_interrupted]

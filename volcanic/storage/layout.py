@@ -14,12 +14,16 @@ def _private_folder(path: str) -> None:
     os.makedirs(path, mode=_PRIVATE, exist_ok=True)  # noqa: PTH103 - strings: paths are built on the hot path
 
 
+def _absolute(path: str) -> str:
+    return os.path.abspath(path)  # noqa: PTH100
+
+
 @final
 @attrs.frozen(slots=True)
 class WorkspaceLayout:
     """The files of one workspace; `root` is its folder, made absolute, and also the workspace's name in the program."""
 
-    root: str = attrs.field(converter=os.path.abspath)
+    root: str = attrs.field(converter=_absolute)
     volcanic: str = attrs.field(init=False)
     a2a: str = attrs.field(init=False)
     tasks: str = attrs.field(init=False)
@@ -131,7 +135,7 @@ class WorkspaceLayout:
 class StateLayout:
     """The state folder of one service: live logs, sockets, the admin socket."""
 
-    root: str = attrs.field(converter=os.path.abspath)
+    root: str = attrs.field(converter=_absolute)
 
     @property
     def admin_socket(self) -> str:

@@ -1,0 +1,203 @@
+"""A slot in this process, the edge's end of its Owner API, and a wire between them that can be cut anywhere."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import secrets
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import trio
+
+from actors.asking import Ground, OwnerSettings, Workspace
+from actors.contexts import Contexts
+from actors.messages import CancelTask, End, Event, GetTask, Hello, ListTasks, Send, Subscribe
+from actors.owner import SlotOwners
+from actors.owner_server import serve_owner
+from actors.slot_link import SlotLink
+from supervisors.dynamic import DynamicSupervisor
+from supervisors.listener import open_unix_listener
+from volcanic.agent.models.faux import echo_model, scripted_model
+from volcanic.clock import SYSTEM
+from volcanic.hosts.folder import FolderAssistant
+from volcanic.protocol.ids import mint_context_id, mint_task_id, shard_of
+from volcanic.protocol.types import Message, Part, Role
+from volcanic.storage.disk import open_disk
+from volcanic.storage.layout import WorkspaceLayout
+from volcanic.storage.live import LiveLog
+from volcanic.storage.tasks import RunStamp, TaskFiles
+
+CALLER = "alice"
+_numbers = itertools.count(1)
+
+
+class Slot:
+    """One slot's folder and socket, through several incarnations."""
+
+    def __init__(self, folder: Path, script: dict[str, Any] | None = None, **settings: Any) -> None:
+        self.layout = WorkspaceLayout(str(folder / "ws"))
+        self.layout.create()
+        self.path = str(folder / f"s{next(_numbers)}.sock")
+        self.live_path = str(folder / "live")
+        self.listener = open_unix_listener(self.path)
+        self.listener.setblocking(False)
+        self.files = TaskFiles(self.layout)
+        self.incarnation = 0
+        self.contexts: Contexts
+        self._script = script
+        self._settings = OwnerSettings(**settings)
+
+    @asynccontextmanager
+    async def alive(self, *, drain: bool = True) -> AsyncIterator[Contexts]:
+        """One incarnation; leaving it with `drain` false drops it in the middle of whatever it does."""
+        self.incarnation += 1
+        async with open_disk() as disk, trio.open_nursery() as nursery:
+            model = echo_model() if self._script is None else scripted_model(json.dumps(self._script).encode())
+            ground = Ground(
+                stamp=RunStamp(boot="boot", slot="agents-0", incarnation=self.incarnation),
+                disk=disk,
+                live=LiveLog(self.live_path),
+                clock=SYSTEM,
+                settings=self._settings,
+                workspaces={
+                    self.layout.root: Workspace(
+                        path=self.layout.root,
+                        tasks=self.files,
+                        assistant=FolderAssistant(self.layout, model, disk, SYSTEM, "UTC"),
+                    )
+                },
+            )
+            sessions = DynamicSupervisor("contexts")
+            self.contexts = Contexts(ground, sessions.start_child, lambda _task_id: True)
+            await nursery.start(sessions.run)
+            await self.contexts.settle_predecessor()
+            hello = Hello(slot="agents-0", boot="boot", incarnation=self.incarnation)
+            listener = trio.SocketListener(trio.socket.from_stdlib_socket(self.listener.dup()))
+            await nursery.start(
+                serve_owner, listener, self.contexts, hello, ground.settings.stream_buffer_bytes, lambda _label: None
+            )
+            yield self.contexts
+            nursery.cancel_scope.cancel()
+
+    def record(self, task_id: str) -> dict[str, Any]:
+        """Return a task file."""
+        return json.loads(Path(self.layout.task(task_id)).read_text())
+
+
+@asynccontextmanager
+async def edge(*paths: str, files: TaskFiles | None = None) -> AsyncIterator[SlotOwners]:
+    """The edge's end: linked to the slots (or wires) at these paths."""
+    links = [SlotLink(f"agents-{number}", path) for number, path in enumerate(paths)]
+    async with trio.open_nursery() as nursery:
+        for link in links:
+            await nursery.start(link.run)
+        yield SlotOwners(links, {} if files is None else {files.layout.root: files})
+        nursery.cancel_scope.cancel()
+
+
+def send(slot: Slot, text: str, *, context_id: str = "", task_id: str = "", **more: Any) -> Send:
+    """Return a send as an edge makes it."""
+    new = not task_id
+    if new:
+        context_id = context_id or mint_context_id(secrets.token_bytes(16))
+        task_id = mint_task_id(shard_of(slot.layout.root, CALLER, context_id), secrets.token_bytes(16))
+    more.setdefault("caller", CALLER)
+    message = Message(message_id=more.pop("message_id", "m"), role=Role.USER, parts=[Part(text=text)])
+    return Send(
+        op=uuid.uuid4().hex,
+        workspace=slot.layout.root,
+        new=new,
+        task_id=task_id,
+        context_id=context_id,
+        message=message,
+        **more,
+    )
+
+
+def get(slot: Slot, task_id: str, caller: str = CALLER) -> GetTask:
+    """Return a read of a task."""
+    return GetTask(workspace=slot.layout.root, caller=caller, task_id=task_id)
+
+
+def cancel(slot: Slot, task_id: str, caller: str = CALLER) -> CancelTask:
+    """Return a cancel."""
+    return CancelTask(workspace=slot.layout.root, caller=caller, task_id=task_id)
+
+
+def subscribe(slot: Slot, task_id: str, caller: str = CALLER) -> Subscribe:
+    """Return a subscription."""
+    return Subscribe(workspace=slot.layout.root, caller=caller, task_id=task_id)
+
+
+def listing(slot: Slot, limit: int = 50, **more: Any) -> ListTasks:
+    """Return a listing."""
+    return ListTasks(workspace=slot.layout.root, caller=more.pop("caller", CALLER), limit=limit, **more)
+
+
+def decoded(raw: msgspec.Raw) -> dict[str, Any]:
+    """Return an answer as plain JSON."""
+    return json.loads(bytes(raw))
+
+
+async def drained(stream: Any) -> tuple[list[dict[str, Any]], str]:
+    """Return every event of a stream and the reason of its end."""
+    events = []
+    while isinstance(frame := await stream.receive(), Event):
+        events.append({"version": frame.version} | json.loads(bytes(frame.payload)))
+    assert isinstance(frame, End)
+    return events, frame.reason
+
+
+class Wire:
+    """A Unix socket in front of a slot's that passes bytes on and can be cut after any number of them."""
+
+    def __init__(self, folder: Path, target: str) -> None:
+        self.path = str(folder / f"w{next(_numbers)}.sock")
+        self._target = target
+        self.cut_up: int | None = None
+        """Cut the first connection after this many bytes from the edge to the slot."""
+        self.cut_down: int | None = None
+        """Cut it after this many bytes from the slot to the edge."""
+        self.up = 0
+        self.down = 0
+        self.cuts = 0
+        self._listener = open_unix_listener(self.path)
+        self._listener.setblocking(False)
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Pass bytes on for ever."""
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(self._listener))
+        task_status.started()
+        await trio.serve_listeners(self._pass, [listener])
+
+    async def _pass(self, near: trio.SocketStream) -> None:
+        far = await trio.open_unix_socket(self._target)
+        async with far:
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._pump, near, far, "up", nursery)
+                    nursery.start_soon(self._pump, far, near, "down", nursery)
+            except* (trio.BrokenResourceError, trio.ClosedResourceError):
+                pass
+
+    async def _pump(
+        self, source: trio.SocketStream, target: trio.SocketStream, way: str, nursery: trio.Nursery
+    ) -> None:
+        while data := await source.receive_some(65536):
+            limit = getattr(self, f"cut_{way}")
+            passed = getattr(self, way)
+            if limit is not None and not self.cuts and passed + len(data) > limit:
+                data = data[: limit - passed]
+                self.cuts += 1
+                if data:
+                    await target.send_all(data)
+                nursery.cancel_scope.cancel()
+                return
+            setattr(self, way, passed + len(data))
+            await target.send_all(data)
+        nursery.cancel_scope.cancel()
