@@ -16,8 +16,7 @@ from volcanic.protocol.errors import A2AError, ErrorKind, rest_error
 from volcanic.storage.callers import Ambiguous, Match, Principal
 
 CHALLENGE: Final = [
-    (b"www-authenticate", b'Bearer realm="volcanic"'),
-    (b"www-authenticate", b'ApiKey realm="volcanic", header="X-API-Key"'),
+    (b"www-authenticate", b'Bearer realm="volcanic", ApiKey realm="volcanic", header="X-API-Key"'),
 ]
 UNAUTHENTICATED: Final = rest_error(A2AError(ErrorKind.UNAUTHENTICATED))[1]
 """The body of every 401, on every binding."""

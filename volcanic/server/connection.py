@@ -92,6 +92,7 @@ class Connection(TCPServer):
         self.transport = transport
         self._settings = settings
         self._reader = trio.CancelScope()
+        self._shaken = False
         self._dead = False
         self._discarded = -1
         self.idle = True
@@ -105,6 +106,7 @@ class Connection(TCPServer):
                 return
             async with trio.open_nursery() as nursery:
                 self.protocol = Protocols(self, Spawner(nursery), alpn=alpn, h2c=self._settings.h2c)
+                self._shaken = True
                 await self.protocol.protocol.initiate()
                 self._reader.deadline = trio.current_time() + self._settings.header_seconds
                 with self._reader:
@@ -201,10 +203,13 @@ class Connection(TCPServer):
         """Whether nothing would be lost by closing it: no request, not even part of one."""
         return self.idle and self._discarded < 0 and not self._header_clock_runs
 
-    def drain(self) -> None:
-        """Close now if idle; a busy connection closes after its last response."""
-        if self.idle:
-            self._begin_linger()
+    async def drain(self) -> None:
+        """Close now if idle, saying so where the protocol can; a busy connection closes after its last response."""
+        if not self.idle or self._discarded >= 0:
+            return
+        if self._shaken and isinstance(self.protocol.protocol, Http2):
+            await self._write(self.protocol.protocol.goodbye())
+        self._begin_linger()
 
     def abort(self) -> None:
         """Drop the connection at once, whatever it is doing."""

@@ -63,9 +63,9 @@ class Exchange(HTTPStream):
         self._head: tuple[int, Headers] | None = None
 
     @property
-    def body_complete(self) -> bool:
-        """Whether the whole request body has arrived."""
-        return self._body_complete
+    def buffered(self) -> int:
+        """Body bytes that have arrived and were not taken."""
+        return self._buffered
 
     async def handle(self, event: Event) -> None:
         """Take one event of the protocol: the request, a piece of its body, its end, or the stream's end."""

@@ -14,7 +14,7 @@ from hypercorn.events import Closed, RawData, Updated
 from hypercorn.protocol.events import Body, EndBody, Event, Request, Response, StreamClosed
 from hypercorn.protocol.h11 import STREAM_ID, H2ProtocolAssumedError, H11Protocol
 
-from volcanic.server.exchange import Exchange, Headers, Refused, WholeResponse
+from volcanic.server.exchange import Exchange, Headers, WholeResponse
 
 _MALFORMED = b'{"error":{"code":%d,"status":"INVALID_ARGUMENT","message":"Malformed HTTP request"}}'
 _CLOSE = (b"connection", b"close")
@@ -131,6 +131,3 @@ class Http1(H11Protocol):
         self.stream = None
         if exchange is not None:
             await exchange.handle(StreamClosed(stream_id=STREAM_ID))
-
-
-__all__ = ["Http1", "Refused"]

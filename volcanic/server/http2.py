@@ -8,7 +8,6 @@ stream; CONNECT is refused; during a drain a new stream is refused as safe to re
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import h2.errors
@@ -17,7 +16,7 @@ import h2.exceptions
 import h2.settings
 import trio
 from hypercorn.events import Closed, Updated
-from hypercorn.protocol.events import Body, Data, EndBody, Event, Request, Response, StreamClosed
+from hypercorn.protocol.events import Body, EndBody, Event, Request, Response, StreamClosed
 from hypercorn.protocol.h2 import BUFFER_HIGH_WATER, BufferCompleteError, H2Protocol, StreamBuffer
 from hypercorn.utils import filter_pseudo_headers
 
@@ -45,8 +44,14 @@ class BoundedBuffer(StreamBuffer):
         self.buffer.extend(data)
         await self._is_empty.clear()
         while len(self.buffer) >= BUFFER_HIGH_WATER and not self._complete:
-            await self._paused.clear()
-            await self._progress(self._paused.wait)
+            await self._progress()
+
+    async def pop(self, max_length: int) -> bytes:
+        """Take at most `max_length` bytes for the wire."""
+        data = await super().pop(max_length)
+        if data:
+            await self._paused.set()
+        return data
 
     async def drain(self) -> None:
         """Wait until everything is sent."""
@@ -58,12 +63,12 @@ class BoundedBuffer(StreamBuffer):
                 raise StalledError
         await self._is_empty.wait()
 
-    async def _progress(self, wait: Callable[[], Awaitable[None]]) -> None:
+    async def _progress(self) -> None:
         before = len(self.buffer)
         with trio.move_on_after(STALL_SECONDS):
             while len(self.buffer) >= before and not self._complete:
-                await wait()
                 await self._paused.clear()
+                await self._paused.wait()
             return
         raise StalledError
 
@@ -105,10 +110,7 @@ class Http2(H2Protocol):
         headers = event.headers
         named = dict(headers)
         method, path = named.get(b":method", b""), named.get(b":path", b"")
-        if not method or not _TCHAR.issuperset(method) or method == b"CONNECT" or not path.startswith(b"/"):
-            self.connection.reset_stream(stream_id, h2.errors.ErrorCodes.PROTOCOL_ERROR)
-            return
-        if not path.isascii():
+        if not _servable(method, path):
             self.connection.reset_stream(stream_id, h2.errors.ErrorCodes.PROTOCOL_ERROR)
             return
         await self.send(Updated(idle=False))
@@ -185,9 +187,13 @@ class Http2(H2Protocol):
                 await super().stream_send(cast("Any", event))
         except StalledError:
             await self._reset(stream_id, h2.errors.ErrorCodes.CANCEL)
+            await self._close_stream(stream_id)
+            await self._window_updated(stream_id)
 
     async def _refuse_rest(self, stream_id: int) -> None:
-        await self._reset(stream_id, h2.errors.ErrorCodes.NO_ERROR)
+        """Ask for no more of the body (RFC 9113 §8.1), once the response is out to its last frame."""
+        if stream_id not in self.stream_buffers:
+            await self._reset(stream_id, h2.errors.ErrorCodes.NO_ERROR)
 
     async def _reset(self, stream_id: int, code: h2.errors.ErrorCodes) -> None:
         try:
@@ -195,14 +201,22 @@ class Http2(H2Protocol):
         except h2.exceptions.ProtocolError:
             return
         await self._flush()
-        if code is not h2.errors.ErrorCodes.NO_ERROR:
-            await self._close_stream(stream_id)
 
     async def _close_stream(self, stream_id: int) -> None:
-        stream = self.streams.pop(stream_id, None)
-        if stream is not None:
-            await stream.handle(StreamClosed(stream_id=stream_id))
-            await self.has_data.set()
+        stream = cast("Exchange | None", self.streams.pop(stream_id, None))
+        if stream is None:
+            return
+        await stream.handle(StreamClosed(stream_id=stream_id))
+        await self.has_data.set()
+        if stream.buffered:
+            # Bytes that nobody will read any more would keep their share of the connection's window for ever.
+            await self._return_window(stream_id, stream.buffered)
+
+    def goodbye(self) -> bytes:
+        """Return the frames that tell the client to open no more streams here."""
+        self.connection.close_connection()
+        return self.connection.data_to_send()
 
 
-__all__ = ["Data", "Http2"]
+def _servable(method: bytes, path: bytes) -> bool:
+    return bool(method) and _TCHAR.issuperset(method) and method != b"CONNECT" and path[:1] == b"/" and path.isascii()

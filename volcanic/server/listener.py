@@ -32,6 +32,13 @@ QUIET_SECONDS = 10.0
 _FULL = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
+Admit = Callable[[socket.socket], bool]
+
+
+def admit_all(sock: socket.socket) -> bool:  # noqa: ARG001 - the shape of `Admit`
+    """Serve every peer."""
+    return True
+
 
 _log = structlog.get_logger("volcanic.server")
 
@@ -60,14 +67,15 @@ class HttpConfig(Config):
 class Listener:
     """The connections of one `serve` call."""
 
-    def __init__(self, app: App, settings: ListenerSettings) -> None:
+    def __init__(self, app: App, settings: ListenerSettings, admit: Admit) -> None:
         self._app = app
+        self._admit = admit
         self._settings = settings
         self._config = HttpConfig()
         self._context = WorkerContext(None)
         self._tls = _tls_context(settings)
         self.connections: set[Connection] = set()
-        self._room = trio.Event()
+        self._room = trio.lowlevel.ParkingLot()
         self._warned = -math.inf
 
     async def accept(self, listening: socket.socket, nursery: trio.Nursery) -> None:
@@ -77,8 +85,7 @@ class Listener:
             for _ in range(ACCEPT_BURST):
                 if len(self.connections) >= self._settings.connections and not self._evict():
                     self._warn("connection limit reached; new connections wait", limit=self._settings.connections)
-                    self._room = trio.Event()
-                    await self._room.wait()
+                    await self._room.park()
                 try:
                     sock, _ = listening.accept()
                 except (BlockingIOError, InterruptedError):
@@ -93,9 +100,16 @@ class Listener:
                 self._start(sock, nursery)
 
     def _start(self, sock: socket.socket, nursery: trio.Nursery) -> None:
-        sock.setblocking(False)
-        if sock.family != socket.AF_UNIX:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            sock.setblocking(False)
+            if sock.family != socket.AF_UNIX:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            admitted = self._admit(sock)
+        except OSError:
+            admitted = False  # gone already
+        if not admitted:
+            sock.close()
+            return
         transport: Transport = PlainTransport(sock) if self._tls is None else TlsTransport(sock, self._tls)
         connection = Connection(self._app, self._config, self._context, transport, self._settings)
         self.connections.add(connection)
@@ -116,7 +130,7 @@ class Listener:
         finally:
             connection.abort()
             self.connections.discard(connection)
-            self._room.set()
+            self._room.unpark_all()
 
     def _evict(self) -> bool:
         """Close an idle connection to make room; False when all are busy."""
@@ -136,12 +150,12 @@ class Listener:
     async def drain(self) -> None:
         """Let busy connections finish their responses for `drain_seconds`, close the idle ones now."""
         await self._context.terminated.set()
-        for connection in list(self.connections):
-            connection.drain()
         with trio.move_on_after(self._settings.drain_seconds):
+            async with trio.open_nursery() as nursery:
+                for connection in list(self.connections):
+                    nursery.start_soon(connection.drain)
             while self.connections:
-                self._room = trio.Event()
-                await self._room.wait()
+                await self._room.park()
 
     def abort(self) -> None:
         """Drop every connection at once."""
@@ -164,15 +178,17 @@ async def serve(
     stopping: trio.Event,
     *,
     on_drain: Callable[[], None] = lambda: None,
+    admit: Admit = admit_all,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve `app` on bound, listening sockets until `stopping` is set, then drain; closes the sockets.
 
-    `on_drain` is called when the drain begins, so that the application can end what would never end by itself.
+    `on_drain` is called when the drain begins, so that the application can end what would never end by itself. `admit`
+    sees each accepted socket and may turn it away (a Unix socket's peer credentials).
     Returns at latest `drain_seconds` after `stopping`, and at once when cancelled. Raises `ssl.SSLError` or `OSError`
     for a certificate that cannot be used.
     """
-    listener = Listener(app, settings)
+    listener = Listener(app, settings, admit)
     try:
         async with trio.open_nursery() as connections:
             try:

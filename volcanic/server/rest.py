@@ -53,7 +53,7 @@ class Rest:
             await self._streams.pump(request, opening, b"", b"")
             return
         result = await self._methods.answer(caller, match.method, params, request.base_url())
-        await request.reply(200, _answer_type(request), result)
+        await request.reply(200, _answer_type(request), bytes(result))
 
 
 async def refuse(request: HttpRequest, error: A2AError, extra: Headers | None = None) -> None:

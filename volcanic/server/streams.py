@@ -15,6 +15,7 @@ import trio
 from actors.messages import End
 from actors.owners_port import EventStream
 from volcanic.protocol import sse
+from volcanic.protocol.errors import A2AError, ErrorKind
 from volcanic.server.http import HttpRequest
 
 _log = structlog.get_logger("volcanic.server")
@@ -36,13 +37,15 @@ class Streams:
         Raises:
             A2AError: the stream was refused; nothing has been sent.
         """
+        if self._draining:
+            raise A2AError(ErrorKind.UNAVAILABLE)
         async with opening as events:
             await request.start_events()
             with trio.CancelScope() as scope:
                 self._live.add(scope)
+                if self._draining:  # since the stream was asked for
+                    scope.cancel()
                 try:
-                    if self._draining:
-                        scope.cancel()
                     if await self._send_events(request, events, prefix, suffix):
                         await request.end_events()
                 finally:
@@ -59,7 +62,7 @@ class Streams:
                     _log.info("stream cut off", reason=event.reason)
                 return not event.reason
             else:
-                data = b"".join((prefix, event.payload, suffix)) if prefix else event.payload
+                data = b"".join((prefix, event.payload, suffix))
                 await request.send_piece(sse.encode_event(data, str(event.version) if event.version else None))
 
     def drain(self) -> None:
