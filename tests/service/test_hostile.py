@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import json
 import socket
+import time
 
 import pytest
 
@@ -80,6 +83,22 @@ def test_many_connections_that_say_nothing_do_not_keep_others_out(service, rpc):
         assert answer(rpc.send("hi")) == "hi"
 
 
+def test_a_body_that_does_not_come_is_given_up(make_service):
+    service = make_service(environment={"A2A__Limits__BodySeconds": "1s"}, edges=1, workers=1).start()
+    rpc = service.rpc()
+    for path in ("/a2a", "/a2a/v1/message:send"):
+        headers = {"Content-Type": "application/json", **rpc.headers()}
+        started = time.monotonic()
+        with service.endpoint.begin("POST", path, headers, b"{", length=100) as raw:
+            raw.settimeout(5)
+            received = b""
+            while more := raw.recv(65536):
+                received += more
+        assert 0.5 < time.monotonic() - started < 3
+        assert received.startswith((b"HTTP/1.1 4", b"HTTP/1.1 200")) or not received, received
+    assert answer(rpc.send("hi")) == "hi"
+
+
 def test_requests_that_come_in_one_packet_are_all_answered_in_order(service, rpc):
     one = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /nothing HTTP/1.1\r\nHost: x\r\n\r\n"
     answered = _talk(service, one * 20)
@@ -88,9 +107,6 @@ def test_requests_that_come_in_one_packet_are_all_answered_in_order(service, rpc
 
 
 def test_a_connection_serves_one_request_after_another(service, rpc):
-    import http.client
-    import json
-
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", service.port, timeout=10)) as connection:
         for number in range(50):
             body = json.dumps(sending(f"number {number}"))

@@ -86,6 +86,27 @@ def test_a_busy_context_refuses_a_second_task_and_says_so(alice):
     assert answer(alice.send("now it is free", context=context)) == "now it is free"
 
 
+def test_of_messages_racing_into_one_context_one_runs_at_a_time(service, alice):
+    context = str(uuid.uuid4())
+    with ThreadPoolExecutor(8) as threads:
+        outcomes = list(
+            threads.map(
+                lambda number: alice.outcome(
+                    alice.exchange("SendMessage", sending(f"brief: {number}", context=context))
+                ),
+                range(8),
+            )
+        )
+    ran = [outcome["task"]["id"] for outcome in outcomes if isinstance(outcome, dict)]
+    refused = [outcome for outcome in outcomes if isinstance(outcome, RefusedError)]
+    assert ran
+    assert refused, "they did not race"
+    assert {(each.kind, each.message) for each in refused} == {("UNSUPPORTED_OPERATION", BUSY)}
+    assert {task["id"] for task in alice.call("ListTasks", {"contextId": context})["tasks"]} == set(ran)
+    roles = [entry["message"]["role"] for entry in service.transcript("alice", context) if entry["type"] == "message"]
+    assert roles == ["user", "assistant"] * len(ran)
+
+
 def test_a_parked_task_does_not_keep_its_context_busy(alice):
     asked = alice.send("ask")
     other = alice.send("something else", context=asked["contextId"])
