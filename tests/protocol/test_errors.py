@@ -38,6 +38,18 @@ def test_codes_and_statuses_are_those_of_the_specification(name):
         assert row.reason == name
 
 
+def test_a_jsonrpc_error_is_http_200_but_for_what_http_itself_refuses():
+    assert {kind.name: row.rpc_http for kind, row in TABLE.items() if row.rpc_http != 200} == {
+        "UNAUTHENTICATED": 401,
+        "NOT_FOUND": 404,
+        "METHOD_NOT_ALLOWED": 405,
+        "BODY_TIMEOUT": 408,
+        "BODY_TOO_LARGE": 413,
+        "LIMITED": 429,
+    }
+    assert TABLE[ErrorKind.UNSUPPORTED_MEDIA_TYPE][:2] == (-32005, 415)
+
+
 def test_every_kind_has_a_row_with_a_text_of_its_own():
     assert set(TABLE) == set(ErrorKind)
     assert all(row.text and row.reason.isupper() and row.status.isupper() for row in TABLE.values())

@@ -35,6 +35,11 @@ def test_the_id_comes_back_byte_for_byte(spelled):
     assert failed.startswith(f'{{"jsonrpc":"2.0","id":{spelled},"error":{{'.encode())
 
 
+def test_the_longest_id_is_taken():
+    longest = "x" * (jsonrpc.ID_BYTES - 2)
+    assert bytes(jsonrpc.decode(call(id=longest)).id) == f'"{longest}"'.encode()
+
+
 def test_a_call_without_id_is_answered_with_null():
     assert bytes(jsonrpc.decode(call(id=...)).id) == b"null"
 
@@ -45,7 +50,7 @@ def test_parameters_may_be_left_out_and_are_kept_as_they_were():
     assert bytes(jsonrpc.decode(body).params) == b'{"a" : 1.0}'
 
 
-@pytest.mark.parametrize("wrong", [True, False, [], {}, [1], {"a": 1}, "x" * jsonrpc.ID_BYTES])
+@pytest.mark.parametrize("wrong", [True, False, [], {}, [1], {"a": 1}, "x" * (jsonrpc.ID_BYTES - 1)])
 def test_an_id_that_is_none_is_refused_and_not_repeated(wrong):
     kind, known, text = refused(call(id=wrong))
     assert (kind, known) == (ErrorKind.INVALID_REQUEST, None)

@@ -182,6 +182,8 @@ def test_an_invalid_message_is_refused_naming_the_member(method, params, field):
         ("CreateTaskPushNotificationConfig", {"taskId": "t", "url": "u", "tenant": "x"}, "tenant"),
         ("GetTaskPushNotificationConfig", {"taskId": "", "id": "c"}, "taskId"),
         ("DeleteTaskPushNotificationConfig", {"taskId": "t", "id": ""}, "id"),
+        ("GetTaskPushNotificationConfig", {"taskId": "t", "id": "c", "tenant": "x"}, "tenant"),
+        ("ListTaskPushNotificationConfigs", {"taskId": "t", "tenant": "x"}, "tenant"),
         ("ListTaskPushNotificationConfigs", {"taskId": ""}, "taskId"),
         ("ListTaskPushNotificationConfigs", {"taskId": "t", "pageSize": -1}, "pageSize"),
         ("GetExtendedAgentCard", {"tenant": "t"}, "tenant"),
@@ -256,8 +258,9 @@ def test_free_form_values_may_nest_a_hundred_levels(opening, closing):
 
 
 @pytest.mark.parametrize("depth", [400, 800])
-def test_free_form_values_nested_beyond_that_are_refused(depth):
-    value = "[" * depth + "]" * depth
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
+def test_free_form_values_nested_beyond_that_are_refused(opening, closing, depth):
+    value = opening * depth + "1" + closing * depth
     assert refused("SendMessage", (NESTED % value).encode()) == (
         "message.parts[1].data",
         "message.parts[1].data is nested too deeply",

@@ -264,7 +264,7 @@ def test_a_cancel_may_carry_metadata():
 @pytest.mark.parametrize("match", [CANCEL, CREATE, RouteMatch("SubscribeToTask", {"id": PATH_ID})])
 def test_a_body_of_another_shape_is_refused(match):
     assert refused(match, body=b"[]") == (ErrorKind.INVALID_PARAMS, "", "the body must be an object")
-    for body in (b"{", b"\xff", b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"):
+    for body in (b"{", b"\xff", b'{"metadata":{"a":"\xff"}}', b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"):
         assert refused(match, body=body)[0] is ErrorKind.PARSE
 
 
