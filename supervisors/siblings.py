@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextvars
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import attrs
 import trio
@@ -20,7 +20,17 @@ from supervisors.backoff import Delays
 from supervisors.child import Child, Request
 from supervisors.child_spec import ChildSpec, Counts
 from supervisors.events import Event, EventKind, OnEvent, tell
-from supervisors.exits import AlreadyStarted, Escalated, Exit, NoSuchChild, NotRunning, Refused, StartFailed
+from supervisors.exits import (
+    SHUTDOWN,
+    AlreadyStarted,
+    Escalated,
+    Exit,
+    NoSuchChild,
+    NotRunning,
+    Refused,
+    StartFailed,
+    ends_process,
+)
 from supervisors.intensity import Intensity, RestartWindow
 from supervisors.life import Life
 from supervisors.strategy import ONE_FOR_ONE, Strategy
@@ -121,6 +131,7 @@ class Siblings:
 
     async def serve(self) -> None:
         """Start the children in order, then keep them. Raises `Escalated`, `StartFailed`, `Cancelled`."""
+        await trio.lowlevel.checkpoint()
         self._all_started()
         while True:
             self._advance()
@@ -260,12 +271,6 @@ class Siblings:
                 self._begin(child)
             else:
                 self._fell(child)
-        elif not life.ready and child.trial:
-            self.children.remove(child)
-            error = StartFailed(self._rules.id, child.spec.id, how)
-            error.__cause__ = how.error
-            self._tell(EventKind.START_FAILED, child, how)
-            child.settle(error, up=True)
         elif not life.ready:
             self._start_failed(child, how)
         elif child.restarts_after(life):
@@ -275,8 +280,8 @@ class Siblings:
 
     def _start_failed(self, child: Child, how: Exit) -> None:
         self._tell(EventKind.START_FAILED, child, how)
-        if child.temporary:
-            self._fell(child)
+        if child.temporary or child.trial:
+            self._fell(child, how)
             return
         own = child.spec.counts is Counts.BEFORE_READY
         self._count(child.window if own else self._window, child, how)
@@ -313,12 +318,18 @@ class Siblings:
         self._stops = [sibling for sibling in affected if sibling.life is not None]
         self._starts = deque(sibling for sibling in affected if not sibling.temporary)
 
-    def _fell(self, child: Child) -> None:
-        """Take a child as down; a temporary one is forgotten."""
+    def _fell(self, child: Child, how: Exit = SHUTDOWN) -> None:
+        """Take a child as down. What must not come back is forgotten, and who waited for it to be up is told."""
         child.life = None
-        if child.temporary and child in self.children:
-            self.children.remove(child)
         child.settle(up=False)
+        if child in self._starts:
+            child.trial = False
+            return
+        if child.temporary or child.trial:
+            self.children.remove(child)
+        error = StartFailed(self._rules.id, child.spec.id, how)
+        error.__cause__ = how.error
+        child.settle(error, up=True)
 
     def _record(self, spec: ChildSpec) -> Child:
         return Child(spec, self, RestartWindow(self._rules.intensity))
@@ -353,7 +364,10 @@ class Siblings:
         """Note that a child has ended (`child.Parent`); what follows is decided in the supervisor's task."""
         if life.ready or life.asked:
             self._tell(EventKind.EXITED, child, life.exit, asked=life.asked)
-        self._ended.append((child, life))
+        error = life.exit and life.exit.error
+        # What ends the program is about to cancel the nursery; nothing may be restarted before that arrives here.
+        if error is None or not ends_process(error):
+            self._ended.append((child, life))
         self._wake.set()
 
     def _tell(
@@ -369,11 +383,3 @@ class Siblings:
             delay=delay,
         )
         tell(self._rules.on_event, event)
-
-
-def check_ids(supervisor: str, specs: Sequence[ChildSpec]) -> None:
-    """Refuse specs that share an id. Raises `ValueError`."""
-    ids = [spec.id for spec in specs]
-    if len(set(ids)) != len(ids):
-        msg = f"supervisor {supervisor!r}: child ids are not unique: {ids}"
-        raise ValueError(msg)

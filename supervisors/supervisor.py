@@ -15,7 +15,7 @@ from supervisors.child_spec import PERMANENT, ChildSpec, Restart
 from supervisors.events import OnEvent, log_event
 from supervisors.exits import Escalated, NotRunning, StartFailed, end_process
 from supervisors.intensity import Intensity
-from supervisors.siblings import Rules, Siblings, check_ids
+from supervisors.siblings import Rules, Siblings
 from supervisors.strategy import ONE_FOR_ONE, Strategy
 from supervisors.tree import State, TreeNode
 
@@ -58,7 +58,10 @@ class Supervisor:
         on_event: OnEvent | None = None,
         on_unstoppable: Callable[[str], None] = end_process,
     ) -> None:
-        check_ids(id, children)
+        ids = [spec.id for spec in children]
+        if len(set(ids)) != len(ids):
+            msg = f"supervisor {id!r}: child ids are not unique: {ids}"
+            raise ValueError(msg)
         self.id = id
         self._rules = Rules(
             id=id,
@@ -140,7 +143,8 @@ class Supervisor:
         """Start a stopped child; stop it first when it runs. Waits until it has started; siblings are left alone.
 
         The restart is not counted. A failed start is: it is retried as after a crash, and the caller goes on waiting.
-        Raises `NoSuchChild`, `NotRunning` (also when the supervisor gives up meanwhile).
+        Raises `NoSuchChild`, `StartFailed` when the child is stopped meanwhile (or temporary, and fails), `NotRunning`
+        (also when the supervisor gives up meanwhile).
         """
         run = self._running(child)
         await run.ask(child, partial(run.restart, child), up=True)

@@ -1,0 +1,8 @@
+import pytest
+
+from tests.supervisors.stage import Stage
+
+
+@pytest.fixture
+def stage():
+    return Stage()
