@@ -38,17 +38,11 @@ class _Member:
         self.incarnation = incarnation
         self.must_start = must_start
         self.dropped = False
-        self.life = Life(self)
+        self.life = Life()
         self.restarts = 0
         self.failures = 0
         self.window: RestartWindow | None = None
         self.gone: trio.Event | None = None
-
-    def life_ready(self) -> None:
-        """Nothing: who waits for it waits on the life itself (`life.Keeper`)."""
-
-    def life_over(self) -> None:
-        """Nothing: the child's task goes on from here (`life.Keeper`)."""
 
     def state(self) -> State:
         if self.life.asked:
@@ -243,7 +237,7 @@ class DynamicSupervisor:
                     break
                 self._incarnations += 1
                 member.incarnation = self._incarnations
-                member.life = Life(member)
+                member.life = Life()
         finally:
             self._forget(member)
 

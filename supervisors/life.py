@@ -32,7 +32,7 @@ class Life:
 
     __slots__ = ("_changed", "_keeper", "asked", "deadline", "declared", "exit", "ready", "scope", "since")
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: Keeper | None = None) -> None:
         self._keeper = keeper
         self._changed: trio.Event | None = None
         self.scope = trio.CancelScope(shield=True)
@@ -57,7 +57,8 @@ class Life:
             raise RuntimeError("task_status.started() was called twice")
         self.ready = True
         self.since = trio.current_time()
-        self._keeper.life_ready()
+        if self._keeper is not None:
+            self._keeper.life_ready()
         self._wake()
 
     def ask(self, seconds: float) -> None:
@@ -90,7 +91,8 @@ class Life:
 
     def _end(self, how: Exit) -> None:
         self.exit = how
-        self._keeper.life_over()
+        if self._keeper is not None:
+            self._keeper.life_over()
         self._wake()
 
     def _wake(self) -> None:
