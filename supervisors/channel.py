@@ -58,7 +58,7 @@ class ChannelError(Exception):
 
 
 class ChannelClosedError(ChannelError):
-    """The peer closed its end between two messages, or is gone."""
+    """The peer closed its end, or is gone."""
 
 
 class Channel(Generic[Outgoing, Incoming]):
@@ -102,16 +102,15 @@ class Channel(Generic[Outgoing, Incoming]):
         """Wait for the next message; a cancelled call loses nothing.
 
         Raises:
-            ChannelClosedError: the stream ended between two messages.
-            ChannelError: garbage, an oversized frame, or an end inside one.
+            ChannelClosedError: the stream ended, between two messages or inside one; the text says which.
+            ChannelError: garbage, or an oversized frame.
         """
         await trio.lowlevel.checkpoint()
         try:
             while (body := self._buffer.next()) is None:
                 data = await self._socket.recv(_READ)
                 if not data:
-                    self._buffer.close()
-                    raise ChannelClosedError("the peer closed the channel")
+                    raise ChannelClosedError(f"the peer closed the channel{self._buffer.cut()}")
                 self._buffer.feed(data)
             return self._decoder.decode(body)
         except (FrameError, msgspec.MsgspecError, RecursionError) as error:

@@ -150,7 +150,9 @@ class ForkClient:
         self._descriptors = Descriptors()
         self._decoder: msgspec.msgpack.Decoder[FromLauncher] = msgspec.msgpack.Decoder(FromLauncher)
 
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(  # noqa: ASYNC114 - started by the composition root
+        self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
         """Take in the launcher's answers until cancelled, or until the launcher is lost (`on_lost`)."""
         self._running = True
         task_status.started()

@@ -13,7 +13,7 @@ _HEADER = 4
 
 
 class FrameError(Exception):
-    """The bytes are no frame: the length is over the limit, or the stream ended inside one."""
+    """The bytes are no frame: the length is over the limit."""
 
 
 def encode_frame(body: bytes) -> bytes:
@@ -47,7 +47,6 @@ class FrameBuffer:
         del self._bytes[:end]
         return body
 
-    def close(self) -> None:
-        """Say that the stream ended: `FrameError` when that cut a frame."""
-        if self._bytes:
-            raise FrameError(f"the stream ended {len(self._bytes)} bytes into a frame")
+    def cut(self) -> str:
+        """Say, for the text of an error, what the end of the stream cut off: ", 7 bytes into a frame", or nothing."""
+        return f", {len(self._bytes)} bytes into a frame" if self._bytes else ""

@@ -93,7 +93,9 @@ class HeartbeatMonitor:
         self._tick = tick_seconds
         self._watched: list[_Watched] = []
 
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(  # noqa: ASYNC114 - started by a supervisor or by the composition root
+        self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
         """Look every tick until cancelled."""
         task_status.started()
         before = trio.current_time()

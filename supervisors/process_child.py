@@ -83,6 +83,7 @@ class _Incarnation:
             # Its end is told by the launcher; one that only closed its channel can be neither stopped nor asked.
             with trio.move_on_after(_PARTING_SECONDS):
                 await self.process.wait()
+                return
             self.doom("it closed its channel")
         except ChannelError as error:
             self.doom(f"garbage on its channel: {error}")
@@ -158,9 +159,14 @@ class ProcessChild:
         return self._current.process.pid if self._current is not None else None
 
     def spec(self, counts: Counts = Counts.BEFORE_READY) -> ChildSpec:
-        """Return the child spec of this worker: permanent, under its name, with time to stop and a pid."""
+        """Return the spec of this worker: permanent, under its name, with time enough to stop, its pid in the tree."""
         return ChildSpec(
-            self.name, self.run, restart=PERMANENT, shutdown=self.stop_seconds, counts=counts, describe=self.describe
+            self.name,
+            self.run,
+            restart=PERMANENT,
+            shutdown=self.stop_seconds + 1.0,
+            counts=counts,
+            describe=self.describe,
         )
 
     def describe(self) -> TreeNode:
@@ -169,10 +175,12 @@ class ProcessChild:
 
     @property
     def stop_seconds(self) -> float:
-        """The longest that `run` takes to end once cancelled: the `shutdown` of its child spec."""
+        """The longest that `run` takes to end once cancelled; its child spec's `shutdown` is above it."""
         return self._drain_seconds + KILL_SECONDS + 1.0
 
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(  # noqa: ASYNC114 - started by a supervisor or by the composition root
+        self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
         """Fork the worker, report started when it is ready, return when it exited with status 0 after that.
 
         When cancelled: asks it to leave, kills it after `drain_seconds`, and is done only when it is reaped.
