@@ -57,7 +57,8 @@ class BatchWriter:
         self._temps = 0
         self._open: OrderedDict[str, int] = OrderedDict()
         self._folders: dict[str, list[Job]] = {}
-        self._files: list[tuple[int, bool, Job]] = []
+        self._appended: list[tuple[int, Job]] = []
+        self._closing: list[int] = []
 
     def run(self, jobs: Sequence[Job]) -> None:
         """Do all jobs; afterwards each one's `error` is None if and only if all its operations are done."""
@@ -126,15 +127,13 @@ class BatchWriter:
         handle = self._open.get(op.path, -1) if op.keep_open else -1
         if handle < 0:
             handle = self._open_append(op)
-        kept = op.keep_open
         try:
             self._write_end(handle, op.data)
             if op.durable:
-                self._files.append((handle, not kept, job))
-                kept = True
+                self._appended.append((handle, job))
         finally:
-            if not kept:
-                self._close(handle)
+            if not op.keep_open:
+                self._retire(handle)
 
     def _open_append(self, op: Append) -> int:
         try:
@@ -147,7 +146,7 @@ class BatchWriter:
         if op.keep_open:
             self._open[op.path] = handle
             if len(self._open) > _KEPT_OPEN:
-                self._close(self._open.popitem(last=False)[1])
+                self._retire(self._open.popitem(last=False)[1])
         return handle
 
     def _remove(self, job: Job, op: Remove) -> None:
@@ -158,10 +157,11 @@ class BatchWriter:
             self._folders.setdefault(_folder_of(op.path), []).append(job)
 
     def _make_durable(self) -> None:
-        if not (self._folders or self._files):
+        if not (self._folders or self._appended):
             return
         folders, self._folders = self._folders, {}
-        files, self._files = self._files, []
+        appended, self._appended = self._appended, []
+        closing, self._closing = self._closing, []
         handles: list[int] = []
         waiting: list[list[Job]] = []
         for path, jobs in folders.items():
@@ -170,16 +170,14 @@ class BatchWriter:
                 waiting.append(jobs)
             except BaseException as error:  # noqa: BLE001 - an unsynced folder fails the jobs that named something in it
                 _fail(jobs, error)
-        handles.extend(handle for handle, _, _ in files)
-        waiting.extend([job] for _, _, job in files)
+        closing.extend(handles)
+        handles.extend(handle for handle, _ in appended)
+        waiting.extend([job] for _, job in appended)
         for jobs, failure in zip(waiting, self._pool.sync(handles), strict=True):
             if failure is not None:
                 _fail(jobs, failure)
-        for handle in handles[: len(handles) - len(files)]:
+        for handle in closing:
             self._close(handle)
-        for handle, ours, _ in files:
-            if ours:
-                self._close(handle)
 
     def _create(self, path: str, op: Replace) -> int:
         try:
@@ -225,6 +223,13 @@ class BatchWriter:
     def _forget(self, path: str) -> None:
         handle = self._open.pop(path, -1) if self._open else -1
         if handle >= 0:
+            self._retire(handle)
+
+    def _retire(self, handle: int) -> None:
+        """Close a handle, after the syncs of this batch when one of them may need it."""
+        if self._appended:
+            self._closing.append(handle)
+        else:
             self._close(handle)
 
     def _close(self, handle: int) -> None:

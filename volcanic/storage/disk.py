@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import queue
 import threading
@@ -27,7 +28,7 @@ from volcanic.storage.operations import Append, Op, Remove, Replace
 __all__ = ["Append", "Disk", "FileSystem", "Op", "OsFileSystem", "Remove", "Replace", "open_disk", "sweep_temps"]
 
 CAPACITY = 256
-"""Jobs under way or waiting for the thread; a submitter beyond them waits for room (it is never refused)."""
+"""Jobs that the thread has at most; those beyond wait with their submitters, in order (none is refused)."""
 
 BATCH = 128
 """Jobs of one batch at most."""
@@ -64,7 +65,9 @@ class Disk:
         self.jobs = 0
         self.batches = 0
         self.largest = 0
-        self._room = trio.Semaphore(capacity)
+        self._capacity = capacity
+        self._under_way = 0
+        self._waiting: dict[_Job, None] = {}
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._closed = False
         self._done = trio.Event()
@@ -81,18 +84,18 @@ class Disk:
             trio.ClosedResourceError: the disk is closed.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        try:
-            self._room.acquire_nowait()
-        except trio.WouldBlock:
-            await self._room.acquire()
         if self._closed:
-            self._room.release()
             raise trio.ClosedResourceError("the disk is closed")
         job = _Job(ops, trio.lowlevel.current_task())
-        self._queue.put(job)
+        if self._under_way < self._capacity:
+            self._under_way += 1
+            self._queue.put(job)
+        else:
+            self._waiting[job] = None
 
         def abandon(_raise_cancel: object) -> trio.lowlevel.Abort:
             job.task = None
+            self._waiting.pop(job, None)
             return trio.lowlevel.Abort.SUCCEEDED
 
         await trio.lowlevel.wait_task_rescheduled(abandon)
@@ -101,20 +104,28 @@ class Disk:
 
     def waiting(self) -> int:
         """Return how many jobs the thread has not taken yet."""
-        return self._queue.qsize()
+        return self._queue.qsize() + len(self._waiting)
 
     def _settle(self, jobs: list[_Job]) -> None:
         self.batches += 1
         self.jobs += len(jobs)
         self.largest = max(self.largest, len(jobs))
+        self._under_way -= len(jobs)
+        self._admit(self._capacity - self._under_way)
         for job in jobs:
-            self._room.release()
             task = job.task
             if task is not None:
                 job.task = None
                 trio.lowlevel.reschedule(task)
             elif job.error is not None:
                 _log.warning("a write that nobody waits for any more failed", error=repr(job.error))
+
+    def _admit(self, room: int) -> None:
+        """Give the thread up to `room` of the jobs that waited, oldest first."""
+        for job in list(itertools.islice(self._waiting, room)):
+            del self._waiting[job]
+            self._under_way += 1
+            self._queue.put(job)
 
     def _take(self) -> tuple[list[_Job], bool]:
         """Wait for the next jobs; the second value is False once the end mark was among them."""
@@ -143,6 +154,7 @@ class Disk:
 
     async def _close(self, seconds: float) -> None:
         self._closed = True
+        self._admit(len(self._waiting))
         self._queue.put(None)
         with trio.move_on_after(seconds) as scope:
             scope.shield = True

@@ -82,5 +82,14 @@ class OsFileSystem:
 
     @staticmethod
     def make_folders(path: str) -> None:
-        """See `FileSystem.make_folders`."""
-        os.makedirs(path, mode=_FOLDER_MODE, exist_ok=True)  # noqa: PTH103
+        """See `FileSystem.make_folders`; `os.makedirs` would give only the last folder its mode."""
+        try:
+            os.mkdir(path, _FOLDER_MODE)  # noqa: PTH102
+        except FileExistsError:
+            return
+        except FileNotFoundError:
+            parent = path.rpartition("/")[0]
+            if not parent:
+                raise
+            OsFileSystem.make_folders(parent)
+            os.mkdir(path, _FOLDER_MODE)  # noqa: PTH102
