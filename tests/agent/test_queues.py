@@ -6,6 +6,7 @@ import pytest
 import trio
 
 from tests.agent.kit import Stage, answer_tool, shape
+from volcanic.agent.events import TextDelta
 from volcanic.agent.messages import UserMessage
 from volcanic.agent.queues import QueueFullError, QueueMode
 from volcanic.agent.session import QUEUE_CAPACITY
@@ -61,6 +62,25 @@ async def test_steering_of_an_idle_session_goes_in_at_the_start_of_the_next_run(
     stage.session.steer("also")
     assert (await stage.say("first")).text == "also"
     assert shape(stage.model.asked[0]) == ["user first", "user also"]
+
+
+async def test_what_comes_while_the_assistant_speaks_keeps_the_run_from_being_over() -> None:
+    for queue in ("steer", "follow_up"):
+        stage = Stage({"rules": [{"textPrefix": "go", "steps": [{"text": "speaking"}]}]})
+
+        async def put(event: object, stage: Stage = stage, queue: str = queue) -> None:
+            if event == TextDelta("speaking"):
+                getattr(stage.session, queue)("more")
+
+        stage.on_event = put
+        assert (await stage.say("go")).text == "more"
+        assert stage.transcript.lasts == [False, False, False, True]
+
+
+async def test_an_explicit_end_as_completed_lets_follow_ups_go_in() -> None:
+    stage = Stage({"rules": [{"textPrefix": "go", "steps": [{"text": "done"}, {"end": "completed"}]}]})
+    stage.session.follow_up("more")
+    assert (await stage.say("go")).text == "more"
 
 
 async def test_a_full_queue_refuses() -> None:

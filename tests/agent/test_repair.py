@@ -131,6 +131,21 @@ def test_what_is_no_message_is_refused(line: bytes) -> None:
         codec.decode(line)
 
 
+@pytest.mark.parametrize("role", ["user", "toolResult"])
+def test_content_may_be_a_plain_text_and_cost_an_object(role: str) -> None:
+    more = ',"toolCallId":"1","toolName":"t"' if role == "toolResult" else ""
+    message = codec.decode(f'{{"role":"{role}","content":"hi","timestamp":1{more}}}'.encode())
+    assert message.content == [TextBlock("hi")]
+    usage = '"usage":{"input":1,"totalTokens":1,"cost":{"input":0.5,"total":0.5}}'
+    line = (
+        '{"role":"assistant","content":[],"provider":"p","model":"m","stopReason":"stop","timestamp":1,' + usage + "}"
+    )
+    answer = codec.decode(line.encode())
+    assert isinstance(answer, AssistantMessage)
+    assert answer.usage is not None
+    assert answer.usage.total_tokens == 1
+
+
 def test_members_of_later_versions_are_ignored() -> None:
     line = b'{"role":"user","content":[{"type":"text","text":"x","new":1}],"timestamp":1,"newer":[]}'
     message = codec.decode(line)

@@ -125,6 +125,10 @@ async def test_a_tool_gets_the_filled_arguments_and_its_text_comes_back() -> Non
     assert (await stage.say("walk")).text == "walk"
 
 
+async def test_a_result_before_any_call_is_empty() -> None:
+    assert (await Stage([{"text": "<{result}>"}]).say("x")).text == "<>"
+
+
 async def test_several_calls_in_one_turn_give_one_result_text_in_order(autojump_clock: object) -> None:
     steps = [{"tools": [{"tool": "slow"}, {"tool": "fast"}]}, {"text": "{result}"}]
     stage = Stage(steps, [answer_tool("slow", "S", 2), answer_tool("fast", "F", 1)])

@@ -183,6 +183,23 @@ async def test_a_verdict_beside_another_call_is_kept_until_the_assistant_stops()
     assert stage.session.drop_queued() == ["later"]
 
 
+async def test_a_kept_verdict_outlives_later_calls() -> None:
+    tools = [ending("ask", VerdictState.INPUT_REQUIRED, "which?"), answer_tool("look", "")]
+    stage = Stage([calls("ask", "look"), calls("look"), {"text": "So?"}], tools)
+    assert (await stage.say("x")).state is VerdictState.INPUT_REQUIRED
+
+
+async def test_a_verdict_that_ends_the_run_leaves_steering_for_the_next() -> None:
+    async def ask(call: ToolCall, run: RunPort) -> ToolResult:
+        stage.session.steer("wait")
+        return ToolResult("bye", terminate=True, verdict=Verdict(VerdictState.INPUT_REQUIRED, "which?"))
+
+    stage = Stage([calls("ask"), {"text": "never"}], [AnyTool("ask", ask)])
+    assert (await stage.say("x")).text == "which?"
+    assert len(stage.model.asked) == 1
+    assert stage.session.drop_queued() == ["wait"]
+
+
 async def test_calls_of_a_response_cut_off_at_its_length_are_not_run() -> None:
     from volcanic.agent.messages import AssistantMessage, StopReason, ToolCallBlock
     from volcanic.agent.models.port import ModelEmit, ModelRequest

@@ -56,14 +56,14 @@ class ToolCallBlock(_Json, tag="toolCall"):
 
 
 class Usage(_Json):
-    """Tokens of one model response; `cost` in the provider's currency."""
+    """Tokens of one model response; `cost` in the provider's currency, as one sum or by kind of token."""
 
     input: int = 0
     output: int = 0
     cache_read: int = 0
     cache_write: int = 0
     total_tokens: int = 0
-    cost: float = 0.0
+    cost: float | dict[str, float] = 0.0
 
 
 class UserMessage(_Json, tag_field="role", tag="user", kw_only=True):
@@ -147,14 +147,26 @@ def encode(message: Message) -> bytes:
 
 
 def decode(data: bytes | msgspec.Raw) -> Message:
-    """Return the message in `data`.
+    """Return the message in `data`; content that is a plain string counts as one block of text.
 
     Raises:
         ValueError: it is not a message this version can read (also for JSON nested too deeply).
     """
     try:
-        return _DECODER.decode(data)
-    except msgspec.DecodeError as error:
+        return _decode_lenient(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ValueError(str(error)) from error
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+
+
+def _decode_lenient(data: bytes | msgspec.Raw) -> Message:
+    try:
+        return _DECODER.decode(data)
+    except msgspec.ValidationError:
+        document = msgspec.json.decode(data)
+        if not isinstance(document, dict) or not isinstance(document.get("content"), str):
+            raise
+        document["content"] = [{"type": "text", "text": document["content"]}]
+        message: Message = msgspec.convert(document, Message)
+        return message
