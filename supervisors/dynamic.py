@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextvars
 import math
 from collections.abc import Callable
+from functools import partial
 
 import trio
 
 from supervisors.backoff import AT_ONCE_THEN_GROWING, Delays
 from supervisors.child_spec import PERMANENT, TEMPORARY, ChildSpec, Restart
-from supervisors.events import Event, EventKind, OnEvent, log_event, tell
+from supervisors.events import Event, EventKind, OnEvent, guarded, log_event, tell
 from supervisors.exits import AlreadyStarted, BoundExceeded, Exit, NotRunning, StartFailed, end_process
 from supervisors.intensity import Intensity, RestartWindow
 from supervisors.life import Life
@@ -77,7 +78,7 @@ class DynamicSupervisor:
             by `mark_healthy`.
         max_children: children held at once, those that still unwind included; None for no bound.
         on_event: told of exits with an exception and of restarts; by default the standard library's log.
-        on_dropped: see `intensity`. Must not raise: what it raises ends the supervisor.
+        on_dropped: see `intensity`. What it raises is logged and changes nothing.
         on_unstoppable: as for `supervisor.Supervisor`: by default a child that outlives its shutdown time ends the
             process. An id is free only once its old task is gone.
     """
@@ -117,6 +118,7 @@ class DynamicSupervisor:
         """Give the spec that puts this supervisor under another one, its own tree included."""
         return ChildSpec(self.id, self.run, restart=restart, kind="supervisor", describe=self.describe)
 
+    @trio.lowlevel.enable_ki_protection
     async def run(  # noqa: ASYNC114 - started by a supervisor, which asks nothing of the linter's list
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
@@ -267,6 +269,7 @@ class DynamicSupervisor:
         self._tell(EventKind.RESTARTING, member, None, delay=delay)
         return delay
 
+    @trio.lowlevel.enable_ki_protection
     def _forget(self, member: _Member) -> None:
         """Free a child's id: nothing of it runs any more."""
         del self._members[member.spec.id]
@@ -276,7 +279,7 @@ class DynamicSupervisor:
         if self._closing and not self._stopping:
             self._wake.set()
         if member.dropped and member.life.exit is not None:
-            self._on_dropped(member.spec.id, member.life.exit)
+            guarded("on_dropped", partial(self._on_dropped, member.spec.id, member.life.exit))
 
     def _ask(self, member: _Member) -> None:
         life = member.life
@@ -311,12 +314,17 @@ class DynamicSupervisor:
         """
         self._closing = True
         await trio.lowlevel.cancel_shielded_checkpoint()
-        for count, member in enumerate(list(self._members.values())):
-            self._ask(member)
-            if count % STOP_BATCH == 0:
-                await trio.lowlevel.cancel_shielded_checkpoint()
-        while self._stopping:
-            await self._idle()
+        try:
+            for count, member in enumerate(list(self._members.values())):
+                self._ask(member)
+                if count % STOP_BATCH == 0:
+                    await trio.lowlevel.cancel_shielded_checkpoint()
+            while self._stopping:
+                await self._idle()
+        finally:
+            # An impatient second Ctrl-C ends the order, but nobody may be left who was never asked.
+            for member in self._members.values():
+                self._ask(member)
 
     def _tell(
         self, kind: EventKind, member: _Member, how: Exit | None, *, asked: bool = False, delay: float = 0.0

@@ -67,10 +67,17 @@ def log_event(event: Event) -> None:
     )
 
 
-def tell(on_event: OnEvent, event: Event) -> None:
-    """Hand an event over; a listener that raises is logged together with what it failed to take, never obeyed."""
+def guarded(name: str, call: Callable[[], None]) -> bool:
+    """Make a call out of supervision; False when it raised. The error is logged: it must not end what is kept alive."""
     try:
-        on_event(event)
-    except Exception:  # noqa: BLE001 - whatever a log sink does, supervision goes on
-        _log.exception("a supervisor's on_event raised")
+        call()
+    except Exception:  # noqa: BLE001 - whatever a listener does, supervision goes on
+        _log.exception("%s raised", name)
+        return False
+    return True
+
+
+def tell(on_event: OnEvent, event: Event) -> None:
+    """Hand an event over; when the listener raises, the event goes to the log instead."""
+    if not guarded("on_event", lambda: on_event(event)):
         log_event(event)

@@ -51,6 +51,7 @@ class Life:
         """Whether nothing of it runs any more."""
         return self.exit is not None
 
+    @trio.lowlevel.enable_ki_protection
     def started(self, value: None = None) -> None:  # noqa: ARG002 - the signature of trio.TaskStatus
         """Take the child's word that it is initialised (`task_status.started()`); twice is the child's error."""
         if self.ready:
@@ -89,6 +90,7 @@ class Life:
         else:
             self._end(SHUTDOWN if self.asked else exit_of(None))
 
+    @trio.lowlevel.enable_ki_protection
     def _end(self, how: Exit) -> None:
         self.exit = how
         if self._keeper is not None:

@@ -152,8 +152,14 @@ class Siblings:
             child.settle(refusal, up=True)
         self._starts.clear()
         self._stops = [child for child in self.children if child.life is not None]
-        while not self._all_stopped():
-            await self._idle()
+        try:
+            while not self._all_stopped():
+                await self._idle()
+        finally:
+            # An impatient second Ctrl-C ends the order, but nobody may be left who was never asked.
+            for child in self.children:
+                if child.life is not None:
+                    child.life.ask(child.spec.shutdown)
 
     async def _idle(self) -> None:
         """Wait for a child, a request or the next timer."""
@@ -226,8 +232,7 @@ class Siblings:
         if self.up:
             # The rest of the plan is tried again as a whole, so that a stop, or the end of a sibling, gets in between.
             self._starts.clear()
-        elif child.spec.counts is Counts.ALL:
-            self._tell(EventKind.START_FAILED, child, life.exit)
+        elif child.spec.counts is Counts.ALL or child.temporary:
             raise StartFailed(self._rules.id, child.spec.id, life.exit) from life.exit.error
         self._start_failed(child, life.exit)
         return True
@@ -279,7 +284,6 @@ class Siblings:
             self._fell(child)
 
     def _start_failed(self, child: Child, how: Exit) -> None:
-        self._tell(EventKind.START_FAILED, child, how)
         if child.temporary or child.trial:
             self._fell(child, how)
             return
@@ -362,11 +366,11 @@ class Siblings:
 
     def child_over(self, child: Child, life: Life) -> None:
         """Note that a child has ended (`child.Parent`); what follows is decided in the supervisor's task."""
-        if life.ready or life.asked:
-            self._tell(EventKind.EXITED, child, life.exit, asked=life.asked)
-        error = life.exit and life.exit.error
+        # Told here, not where it is decided on: a stop may come first, and no exception may be lost to it.
+        kind = EventKind.EXITED if life.ready or life.asked else EventKind.START_FAILED
+        self._tell(kind, child, life.exit, asked=life.asked)
         # What ends the program is about to cancel the nursery; nothing may be restarted before that arrives here.
-        if error is None or not ends_process(error):
+        if life.exit is not None and not (life.exit.error and ends_process(life.exit.error)):
             self._ended.append((child, life))
         self._wake.set()
 

@@ -80,6 +80,7 @@ class Supervisor:
         """Give the spec that puts this supervisor under another one, its own tree included."""
         return ChildSpec(self.id, self.run, restart=restart, kind="supervisor", describe=self.describe)
 
+    @trio.lowlevel.enable_ki_protection
     async def run(  # noqa: ASYNC114, ASYNC128 - started by a supervisor; the children's run calls started()
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
@@ -100,8 +101,11 @@ class Supervisor:
                     await self._run.finish()  # noqa: ASYNC102 - shields itself, up to the children's deadlines
         finally:
             self._run = None
-        if failure is not None:
+        assert failure is not None, "without a failure, a cancellation has left this function"
+        try:
             raise failure
+        finally:
+            del failure  # its traceback holds this frame: no cycle that only the collector ends
 
     def describe(self) -> TreeNode:
         """Its tree now. Its own `restarts` are its parent's to know, and 0 here."""

@@ -11,7 +11,7 @@ from supervisors.child_spec import ChildSpec
 from supervisors.exits import Escalated, Shutdown, StartFailed
 
 
-class Broken(Exception):
+class BrokenError(Exception):
     """What a child raises when it is told to break."""
 
 
@@ -31,23 +31,23 @@ class Stage:
         self.unstoppable = []
         self._cues = {}
         self.alive = []
+        self._ready = trio.Event()
 
     def spec(self, name, **settings):
-        async def start(task_status):
+        async def start(status):
             self.attempts.append((name, trio.current_time()))
             try:
                 if name in self.slow:
                     await trio.sleep(self.slow[name])
-                if self.failing.get(name, 0) > 0:
-                    self.failing[name] -= 1
-                    raise Broken(name)
+                self._try(name)
             except BaseException:
                 self.log.append(f"!{name}")
                 raise
             cue = self._cues[name] = Cue()
             self.log.append(f"+{name}")
             self.alive.append(name)
-            task_status.started()
+            self._ready.set()
+            status.started()
             try:
                 try:
                     await cue.given.wait()
@@ -64,6 +64,11 @@ class Stage:
 
         return ChildSpec(name, start, **settings)
 
+    def _try(self, name):
+        if self.failing.get(name, 0) > 0:
+            self.failing[name] -= 1
+            raise BrokenError(name)
+
     def specs(self, names, **settings):
         return [self.spec(name, **settings) for name in names]
 
@@ -71,8 +76,14 @@ class Stage:
         """Have the living child end: by return, shutdown, raise, or with the exception given."""
         cue = self._cues[name]
         assert not cue.given.is_set(), "a child ends once"
-        cue.error = {"return": None, "shutdown": Shutdown("told to"), "raise": Broken(name)}.get(how, how)
+        cue.error = {"return": None, "shutdown": Shutdown("told to"), "raise": BrokenError(name)}.get(how, how)
         cue.given.set()
+
+    async def until_alive(self, name):
+        """Let time pass until a child is ready again."""
+        while name not in self.alive:
+            self._ready = trio.Event()
+            await self._ready.wait()
 
     async def end(self, name, how="raise"):
         """Cue a child and wait until what follows from it without any time passing has happened."""
@@ -104,8 +115,12 @@ class Performance:
 
     def __init__(self):
         self.error = None
+        self.up = trio.Event()
         self.over = trio.Event()
         self.scope = trio.CancelScope()
+
+    def started(self, value=None):  # noqa: ARG002
+        self.up.set()
 
     async def stop(self):
         self.scope.cancel()
@@ -117,17 +132,19 @@ async def performing(supervisor):
     """Run a supervisor while the block runs; stop it at the end."""
     performance = Performance()
 
-    async def body(task_status):
+    async def body():
         try:
             with performance.scope:
-                await supervisor.run(task_status)
+                await supervisor.run(performance)
         except (Escalated, StartFailed) as error:
             performance.error = error
         finally:
+            performance.up.set()
             performance.over.set()
 
     async with trio.open_nursery() as nursery:
-        await nursery.start(body)
+        nursery.start_soon(body)
+        await performance.up.wait()
         yield performance
         performance.scope.cancel()
 

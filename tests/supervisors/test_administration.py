@@ -7,7 +7,7 @@ from supervisors.exits import AlreadyStarted, NoSuchChild, NotRunning, StartFail
 from supervisors.intensity import Intensity
 from supervisors.strategy import Strategy
 from supervisors.supervisor import Supervisor
-from tests.supervisors.stage import Broken, performing
+from tests.supervisors.stage import BrokenError, performing
 
 
 def states(sup):
@@ -43,7 +43,7 @@ async def test_a_child_that_does_not_start_is_forgotten_and_its_error_raised(sta
     async with performing(sup):
         with pytest.raises(StartFailed) as caught:
             await sup.start_child(stage.spec("b"))
-        assert isinstance(caught.value.__cause__, Broken)
+        assert isinstance(caught.value.__cause__, BrokenError)
         assert states(sup) == {"a": "running"}
         assert [event.child for event in stage.told(EventKind.START_FAILED)] == ["b"]
         await sup.start_child(stage.spec("b"))
@@ -221,8 +221,8 @@ async def test_a_caller_that_leaves_later_leaves_the_child_to_the_supervisor(sta
 
 
 async def test_a_child_may_have_itself_terminated(autojump_clock):
-    async def leaver(task_status):
-        task_status.started()
+    async def leaver(status):
+        status.started()
         await trio.sleep(1.0)
         await sup.terminate_child("a")
 

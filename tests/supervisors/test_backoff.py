@@ -29,7 +29,7 @@ def test_the_supervisors_default_begins_at_once_and_ends_at_a_second():
     jitter=st.floats(0, 1),
     number=st.floats(0, 1, exclude_max=True),
 )
-def test_a_delay_is_never_negative_nor_over_the_cap_and_never_shrinks(first, factor, cap, attempt, jitter, number):
+def test_a_delay_is_never_negative_nor_over_the_cap_and_never_shrinks(*, first, factor, cap, attempt, jitter, number):
     backoff = Backoff(first, factor, max(first, cap), jitter)
     plain = backoff.delay(attempt)
     assert 0 < plain <= backoff.cap

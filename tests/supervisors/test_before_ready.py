@@ -10,7 +10,7 @@ from supervisors.exits import Escalated
 from supervisors.intensity import Intensity
 from supervisors.strategy import Strategy
 from supervisors.supervisor import Supervisor
-from tests.supervisors.stage import FOREVER, Broken, performing
+from tests.supervisors.stage import FOREVER, BrokenError, performing
 
 ROOT = Intensity(5, 60.0)
 
@@ -23,8 +23,7 @@ def root(stage, names, **settings):
 async def test_deaths_after_ready_never_give_up_and_wait_longer_up_to_a_second(stage, autojump_clock):
     async with performing(root(stage, "ab")) as performance:
         for _ in range(100):
-            while "a" not in stage.alive:
-                await trio.sleep(0.01)
+            await stage.until_alive("a")
             await stage.end("a")
         await trio.sleep(2.0)
         assert not performance.over.is_set()
@@ -49,8 +48,8 @@ async def test_a_child_that_cannot_start_gives_up_with_the_reason_after_growing_
     with pytest.raises(Escalated) as caught:
         await root(stage, "abc").run()
     assert stage.took() == "+a !b !b !b !b !b !b -a"
-    assert isinstance(caught.value.__cause__, Broken)
-    assert "Broken: b" in str(caught.value)
+    assert isinstance(caught.value.__cause__, BrokenError)
+    assert "BrokenError: b" in str(caught.value)
     times = [at for name, at in stage.attempts if name == "b"]
     gaps = [round(later - earlier, 3) for earlier, later in itertools.pairwise(times)]
     assert gaps == [0.0, 0.05, 0.1, 0.2, 0.5]

@@ -8,7 +8,7 @@ from supervisors.dynamic import DynamicSupervisor
 from supervisors.events import EventKind
 from supervisors.exits import AlreadyStarted, BoundExceeded, NotRunning, StartFailed
 from supervisors.supervisor import Supervisor
-from tests.supervisors.stage import FOREVER, Broken, performing
+from tests.supervisors.stage import FOREVER, BrokenError, performing
 from tests.supervisors.test_exits import TABLE
 
 
@@ -105,7 +105,7 @@ async def test_a_child_started_in_the_very_moment_of_the_stop_is_stopped_too(sta
 
 async def test_all_children_stop_in_parallel_each_within_its_own_time(stage, autojump_clock):
     names = [f"c{number}" for number in range(20)]
-    stage.stubborn = {name: 4.0 for name in names} | {"c7": 9.0, "c8": 30.0}
+    stage.stubborn = dict.fromkeys(names, 4.0) | {"c7": 9.0, "c8": 30.0}
     sup = DynamicSupervisor("d", **stage.ports)
     async with performing(sup) as performance:
         for name in names:
@@ -134,7 +134,7 @@ async def test_start_ready_raises_what_the_start_raised_and_keeps_nothing(stage,
     async with performing(sup):
         with pytest.raises(StartFailed) as caught:
             await sup.start_child_ready(stage.spec("a", restart=restart))
-        assert isinstance(caught.value.__cause__, Broken)
+        assert isinstance(caught.value.__cause__, BrokenError)
         await trio.sleep(60.0)
         assert "a" not in sup
         assert stage.took() == "!a"
@@ -142,7 +142,7 @@ async def test_start_ready_raises_what_the_start_raised_and_keeps_nothing(stage,
 
 
 async def test_start_ready_fails_when_the_child_returns_or_is_stopped_before_it_is_ready(stage, autojump_clock):
-    async def hasty(task_status):
+    async def hasty(status):
         await trio.lowlevel.checkpoint()
 
     stage.slow = {"b": FOREVER}
@@ -161,8 +161,9 @@ async def test_start_ready_fails_when_the_child_returns_or_is_stopped_before_it_
 
 
 async def test_start_ready_succeeds_for_a_child_that_was_ready_and_ended_in_one_step(autojump_clock):
-    async def brief(task_status):
-        task_status.started()
+    async def brief(status):
+        status.started()
+        await trio.lowlevel.cancel_shielded_checkpoint()
 
     sup = DynamicSupervisor("d")
     async with performing(sup):
@@ -248,8 +249,8 @@ async def test_a_child_asked_to_stop_before_its_task_ran_is_never_called(stage, 
 
 
 async def test_a_child_may_stop_itself(autojump_clock):
-    async def leaver(task_status):
-        task_status.started()
+    async def leaver(status):
+        status.started()
         await sup.stop_child("a")
 
     sup = DynamicSupervisor("d")
@@ -263,7 +264,7 @@ async def test_children_do_not_inherit_the_context_of_whoever_asked_for_their_st
     request = contextvars.ContextVar("request", default="none")
     seen = []
 
-    async def child(task_status):
+    async def child(status):
         seen.append(request.get())
         await trio.lowlevel.checkpoint()
 

@@ -11,7 +11,7 @@ from supervisors.exits import Escalated, ExitKind
 from supervisors.intensity import Intensity, RestartWindow
 from supervisors.strategy import Strategy
 from supervisors.supervisor import Supervisor
-from tests.supervisors.stage import Broken, performing
+from tests.supervisors.stage import BrokenError, performing
 
 
 @pytest.mark.parametrize(("sixth", "gives_up"), [(29.9, True), (30.0, True), (30.1, False)])
@@ -38,7 +38,7 @@ async def test_a_crash_loop_is_started_six_times_however_well_it_starts(stage, a
         assert [name for name, _ in stage.attempts].count("a") == 6
         assert isinstance(performance.error, Escalated)
         assert (performance.error.supervisor, performance.error.child) == ("s", "a")
-        assert isinstance(performance.error.__cause__, Broken)
+        assert isinstance(performance.error.__cause__, BrokenError)
         assert [event.child for event in stage.told(EventKind.ESCALATED)] == ["a"]
 
 

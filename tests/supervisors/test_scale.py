@@ -10,8 +10,8 @@ from supervisors.dynamic import DynamicSupervisor
 from tests.supervisors.stage import performing
 
 
-async def parked(task_status):
-    task_status.started()
+async def parked(status):
+    status.started()
     await trio.sleep_forever()
 
 

@@ -4,11 +4,11 @@ import logging
 import pytest
 import trio
 
-from supervisors.child_spec import ChildSpec, Counts
+from supervisors.child_spec import TEMPORARY, ChildSpec, Counts
 from supervisors.events import EventKind
 from supervisors.exits import StartFailed
 from supervisors.supervisor import Supervisor
-from tests.supervisors.stage import FOREVER, Broken, performing
+from tests.supervisors.stage import FOREVER, BrokenError, performing
 
 
 async def test_children_start_left_to_right_each_ready_before_the_next_begins(stage, autojump_clock):
@@ -46,13 +46,13 @@ async def test_a_child_that_fails_its_first_start_ends_the_supervisor_after_its_
         await sup.run()
     assert stage.took() == "+a +b !c -b -a"
     assert (caught.value.supervisor, caught.value.child) == ("s", "c")
-    assert isinstance(caught.value.__cause__, Broken)
+    assert isinstance(caught.value.__cause__, BrokenError)
     assert [event.child for event in stage.told(EventKind.START_FAILED)] == ["c"]
 
 
 @pytest.mark.parametrize("counts", list(Counts))
 async def test_returning_before_started_is_a_failed_start(stage, autojump_clock, counts):
-    async def hasty(task_status):
+    async def hasty(status):
         await trio.sleep(1)
 
     sup = Supervisor("s", [stage.spec("a"), ChildSpec("hasty", hasty, counts=counts)], **stage.ports)
@@ -62,9 +62,10 @@ async def test_returning_before_started_is_a_failed_start(stage, autojump_clock,
 
 
 async def test_calling_started_twice_is_the_childs_error(stage, autojump_clock):
-    async def eager(task_status):
-        task_status.started()
-        task_status.started()
+    async def eager(status):
+        status.started()
+        await trio.lowlevel.checkpoint()
+        status.started()
 
     async with performing(Supervisor("s", [ChildSpec("eager", eager)], **stage.ports)) as performance:
         await performance.over.wait()
@@ -72,8 +73,8 @@ async def test_calling_started_twice_is_the_childs_error(stage, autojump_clock):
 
 
 async def test_a_start_function_that_is_not_async_is_a_failed_start(stage, autojump_clock):
-    def plain(task_status):
-        raise Broken("no coroutine")
+    def plain(status):
+        raise BrokenError("no coroutine")
 
     with pytest.raises(StartFailed):
         await Supervisor("s", [ChildSpec("plain", plain)], **stage.ports).run()
@@ -118,9 +119,9 @@ async def test_children_do_not_inherit_the_context_of_whoever_asked_for_their_st
     request = contextvars.ContextVar("request", default="none")
     seen = []
 
-    async def child(task_status):
+    async def child(status):
         seen.append(request.get())
-        task_status.started()
+        status.started()
         await trio.sleep_forever()
 
     sup = Supervisor("s", [])
@@ -133,10 +134,10 @@ async def test_children_do_not_inherit_the_context_of_whoever_asked_for_their_st
 async def test_without_a_listener_an_abnormal_exit_is_logged_with_its_traceback(stage, autojump_clock, caplog):
     caplog.set_level(logging.INFO, "supervisors")
     async with performing(Supervisor("s", stage.specs("a"))):
-        await stage.end("a", Broken("the reason"))
+        await stage.end("a", BrokenError("the reason"))
     errors = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert len(errors) == 1
-    assert isinstance(errors[0].exc_info[1], Broken)
+    assert isinstance(errors[0].exc_info[1], BrokenError)
     assert "child=a" in errors[0].getMessage()
 
 
@@ -145,7 +146,26 @@ async def test_a_listener_that_raises_is_logged_and_changes_nothing(stage, autoj
         raise OSError("the log is full")
 
     async with performing(Supervisor("s", stage.specs("a"), on_event=bad_sink)):
-        await stage.end("a", Broken("the reason"))
+        await stage.end("a", BrokenError("the reason"))
         assert stage.took() == "+a -a +a"
     assert "the log is full" in caplog.text
     assert "the reason" in caplog.text
+
+
+async def test_a_temporary_child_that_fails_its_first_start_ends_the_supervisor_whatever_counts(stage, autojump_clock):
+    stage.failing = {"a": 9}
+    specs = [stage.spec("a", restart=TEMPORARY, counts=Counts.BEFORE_READY)]
+    with pytest.raises(StartFailed):
+        await Supervisor("s", specs, **stage.ports).run()
+    assert stage.took() == "!a"
+
+
+async def test_a_start_that_fails_in_the_moment_of_the_stop_is_told_too(stage, autojump_clock):
+    async def failing(status):
+        await trio.sleep(1.0)
+        scope.cancel()
+        raise BrokenError("unseen?")
+
+    with trio.CancelScope() as scope:
+        await Supervisor("s", [ChildSpec("a", failing)], **stage.ports).run()
+    assert [str(event.exit.error) for event in stage.told(EventKind.START_FAILED)] == ["unseen?"]

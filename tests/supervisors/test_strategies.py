@@ -117,18 +117,14 @@ async def test_another_child_of_the_group_fails_to_restart_and_is_tried_again(st
         stage.failing = {"b": 2}
         await stage.end("a")
         await trio.sleep(5.0)
-        again = "-a +a !b -a +a !b -a +a +b +c" if strategy is Strategy.ONE_FOR_ALL else "!b !b +b +c"
-        first = "-a -c -b +a !b "
         # The first failure is part of the first round; the second round fails once more, the third succeeds.
-        log = stage.took()
-        assert log.startswith(first)
         if strategy is Strategy.ONE_FOR_ALL:
-            assert log == "-a -c -b +a !b -a +a !b -a +a +b +c", again
+            assert stage.took() == "-a -c -b +a !b -a +a !b -a +a +b +c"
         else:
-            assert log == "-a -c -b +a !b !b +b +c", again
+            assert stage.took() == "-a -c -b +a !b !b +b +c"
 
 
-async def test_children_in_order_answers_the_strategy_alone():
+def test_children_in_order_answers_the_strategy_alone():
     assert Strategy.ONE_FOR_ONE.affected("abc", "b") == ["b"]
     assert Strategy.ONE_FOR_ALL.affected("abc", "b") == ["a", "b", "c"]
     assert Strategy.REST_FOR_ONE.affected("abc", "b") == ["b", "c"]
