@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.agent.kit import answer_tool
-from volcanic.agent.context_files import CONTEXT_FILE_BYTES, ContextFile, load_context
-from volcanic.agent.system_prompt import system_prompt
+from volcanic.agent.context_files import CONTEXT_FILE_BYTES, ContextFile, file_states, load_context
+from volcanic.agent.system_prompt import PromptSource, system_prompt
 
 
 def test_an_empty_workspace_has_none(tmp_path: Path) -> None:
@@ -86,3 +88,69 @@ def test_the_prompt_has_its_sections_in_order(tmp_path: Path) -> None:
 
 def test_an_empty_context_gives_a_prompt_without_empty_sections(tmp_path: Path) -> None:
     assert "#" not in system_prompt(load_context(str(tmp_path)), [], "/ws")
+
+
+class LaterClock:
+    """Seconds pass at once: what was just written counts as settled."""
+
+    def wall(self) -> float:
+        return time.time() + 3600
+
+    def monotonic(self) -> float:
+        raise NotImplementedError
+
+    async def sleep(self, seconds: float) -> None:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("clock", [None, LaterClock()])
+def test_every_edit_shows_in_the_next_prompt(tmp_path: Path, clock: LaterClock | None) -> None:
+    source = PromptSource(str(tmp_path), [], clock=clock) if clock else PromptSource(str(tmp_path), [])
+    for number in range(50):
+        (tmp_path / "MEMORY.md").write_text(f"fact {number:02}")
+        assert f"fact {number:02}" in source.current()
+    (tmp_path / "AGENTS.md").write_text("new file")
+    assert "new file" in source.current()
+    (tmp_path / "MEMORY.md").unlink()
+    assert "fact" not in source.current()
+
+
+def test_settled_files_are_read_once_and_sessions_share_the_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "MEMORY.md").write_text("old")
+    source = PromptSource(str(tmp_path), [], clock=LaterClock())
+    first = source.current()
+    reads = 0
+
+    def counted(workspace: str) -> object:
+        nonlocal reads
+        reads += 1
+        return load_context(workspace)
+
+    monkeypatch.setattr("volcanic.agent.system_prompt.load_context", counted)
+    assert source.current() is first
+    assert reads == 0
+    (tmp_path / "MEMORY.md").write_text("newer")
+    assert "newer" in source.current()
+    assert reads == 1
+
+
+def test_a_file_just_written_is_not_trusted_by_its_stamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = tmp_path / "MEMORY.md"
+    memory.write_text("one")
+    source = PromptSource(str(tmp_path), [])
+    assert "one" in source.current()
+    states = file_states(str(tmp_path))
+    memory.write_text("two")
+    monkeypatch.setattr("volcanic.agent.system_prompt.file_states", lambda _workspace: states)
+    assert "two" in source.current()
+
+
+def test_an_odd_file_is_logged_once_for_each_state(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "MEMORY.md")
+    source = PromptSource(str(tmp_path), [])
+    with capture_logs() as logs:
+        source.current()
+        source.current()
+    assert [line["problem"] for line in logs] == ["MEMORY.md is not a regular file"]

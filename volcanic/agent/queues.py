@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from collections import deque
 
 import attrs
 
@@ -25,7 +24,7 @@ class TextQueue:
 
     mode: QueueMode
     capacity: int
-    _texts: deque[str] = attrs.field(factory=deque, init=False)
+    _texts: list[str] = attrs.field(factory=list, init=False)
 
     def __len__(self) -> int:
         return len(self._texts)
@@ -43,13 +42,10 @@ class TextQueue:
     def take(self) -> list[str]:
         """Remove and return what goes in now: one text, or all, or nothing."""
         if self.mode is QueueMode.ONE:
-            return [self._texts.popleft()] if self._texts else []
-        texts = list(self._texts)
-        self._texts.clear()
-        return texts
+            return [self._texts.pop(0)] if self._texts else []
+        return self.clear()
 
     def clear(self) -> list[str]:
         """Remove and return everything."""
-        texts = list(self._texts)
-        self._texts.clear()
+        texts, self._texts = self._texts, []
         return texts

@@ -110,7 +110,7 @@ class AgentSession:
         self._steering = TextQueue(queue_mode, QUEUE_CAPACITY)
         self._follow_ups = TextQueue(queue_mode, QUEUE_CAPACITY)
         self._scope: trio.CancelScope | None = None
-        self._idle = trio.Event()
+        self._idle: trio.Event | None = None
 
     @property
     def running(self) -> bool:
@@ -131,14 +131,16 @@ class AgentSession:
         """
         if self._scope is not None:
             raise SessionBusyError("a run is going on in this session")
-        self._scope, self._idle = trio.CancelScope(), trio.Event()
+        self._scope = trio.CancelScope()
         outcome = Outcome(VerdictState.CANCELED)
         try:
             with self._scope:
                 outcome = await self._play(prompt, emit)
         finally:
             self._scope = None
-            self._idle.set()
+            if self._idle is not None:
+                self._idle.set()
+                self._idle = None
         return outcome
 
     def steer(self, text: str) -> None:
@@ -164,6 +166,7 @@ class AgentSession:
     async def abort(self) -> None:
         """End the run that is going on, if any, and wait until the session is idle. Queued texts stay."""
         if self._scope is not None:
+            self._idle = self._idle or trio.Event()
             self._scope.cancel()
             await self._idle.wait()
 

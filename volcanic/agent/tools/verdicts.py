@@ -6,6 +6,7 @@ message, without another model call when nothing else was called beside it.
 
 from __future__ import annotations
 
+import functools
 from typing import Annotated, final
 
 import msgspec
@@ -60,9 +61,10 @@ class VerdictTool:
                 return ToolResult("Passed on to the caller.", terminate=True, verdict=Verdict(self._state, text))
 
 
-def verdict_tools() -> list[Tool]:
-    """Return the verdict tools of a caller's session."""
-    return [
+@functools.cache
+def verdict_tools() -> tuple[Tool, ...]:
+    """Return the verdict tools of a caller's session; they hold no state and serve every session."""
+    return (
         VerdictTool(
             "request_input",
             "Ask the caller a question and end your turn. The task waits; the caller's answer continues it.",
@@ -81,4 +83,4 @@ def verdict_tools() -> list[Tool]:
             Decline,
             VerdictState.REJECTED,
         ),
-    ]
+    )
