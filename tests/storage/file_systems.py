@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+from pathlib import Path
 
 from volcanic.storage.filesystem import OsFileSystem
 
@@ -203,3 +204,8 @@ class PowerCut:
                     rest = contents[inode][len(synced[inode]) :]
                     for part in (b"", rest[: len(rest) // 2], b"\0" * len(rest), rest):
                         yield calls, synced[inode] + part
+
+
+def names(folder):
+    """Return the names in a folder, sorted."""
+    return sorted(path.name for path in Path(folder).iterdir())

@@ -118,9 +118,16 @@ def _fold(name: str) -> str:
 
 
 def _closest(name: str, names: Iterable[str]) -> str:
-    folded = {known.lower(): known for known in names}
-    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
-    return f"; did you mean {folded[close[0]]}?" if close else ""
+    """Return words that propose the setting meant; names are compared whole and by their last part."""
+    known: dict[str, str] = {}
+    for candidate in names:
+        folded = candidate.lower().replace("__", ".")
+        known.setdefault(folded.rpartition(".")[2], candidate)
+        known[folded.partition(".")[2]] = candidate
+    folded = name.lower().replace("__", ".")
+    tails = (folded.partition(".")[2], folded.rpartition(".")[2])
+    close = [found for tail in tails if tail for found in difflib.get_close_matches(tail, known, n=1, cutoff=0.6)]
+    return f"; did you mean {known[close[0]]}?" if close else ""
 
 
 def _take_file(named: _Given | None, folder: str, given: dict[tuple[str, ...], _Given]) -> None:
@@ -152,18 +159,29 @@ def _flat(table: Mapping[str, Any], leaves: Mapping[str, Leaf], prefix: str) -> 
 
 def _read_toml(path: str) -> dict[str, Any]:
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode) or status.st_size > _FILE_BYTES:
-                raise ConfigError(f"{path} is not a settings file: it must be a regular file of at most 1 MiB")
-            return tomllib.loads(file.read(_FILE_BYTES + 1).decode())
+        return tomllib.loads(_read(path).decode())
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not valid TOML: it is not UTF-8 text") from None
-    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-        reason = " ".join(str(error).split()) if isinstance(error, ValueError) else "it is nested too deeply"
-        raise ConfigError(f"{path} is not valid TOML: {reason}") from None
+    except RecursionError:
+        raise ConfigError(f"{path} is not valid TOML: it is nested too deeply") from None
+    except ValueError as error:
+        raise ConfigError(f"{path} is not valid TOML: {' '.join(str(error).split())}") from None
+
+
+def _read(path: str) -> bytes:
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _FILE_BYTES:
+            raise ConfigError(f"{path} is not a settings file: it must be a regular file of at most 1 MiB")
+        parts: list[bytes] = []
+        while part := os.read(handle, _FILE_BYTES):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(handle)
 
 
 def _choose_model(given: dict[tuple[str, ...], _Given]) -> None:

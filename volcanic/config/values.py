@@ -6,7 +6,6 @@ say what is accepted; `volcanic.config.sources` adds the setting's name and wher
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import zoneinfo
@@ -30,14 +29,14 @@ _LAST_HOUR: Final = 23
 def duration(value: object) -> float:
     """Return seconds from `00:30:00`, `1.00:00:00`, `90s`, `30m`, `1h`, `1d`, `250ms`, or a number of seconds."""
     seconds = _seconds(value)
-    if seconds is None or not math.isfinite(seconds) or not 0 <= seconds <= _LONGEST_SECONDS:
+    if seconds is None or not 0 <= seconds <= _LONGEST_SECONDS:
         raise ValueError("a duration such as 90s, 30m, 00:30:00 or 1.00:00:00, or a number of seconds")
     return seconds
 
 
 def _seconds(value: object) -> float | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+        return float(value) if abs(value) <= _LONGEST_SECONDS else None
     if not isinstance(value, str):
         return None
     text = value.strip()

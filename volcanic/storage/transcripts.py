@@ -141,7 +141,8 @@ def _compacted(path: list[_Entry]) -> list[_Entry]:
 def _shown(entry: _Entry) -> bytes:
     """Return an entry as a message for the model; empty when it is not for the model."""
     if entry.type == "message":
-        return bytes(entry.message) if bytes(entry.message[:1]) == b"{" else b""
+        message = bytes(entry.message)
+        return message if message.startswith(b"{") else b""
     if entry.type == "custom_message" and entry.content:
         content = bytes(entry.content)
     elif entry.type == "compaction":
