@@ -60,8 +60,8 @@ class Running:
         finally:
             connection.close()
 
-    async def rpc(self, method: str, params=None, *, id=1, headers=(), key: str | None = KEY) -> Answer:
-        call = {"jsonrpc": "2.0", "id": id, "method": method}
+    async def rpc(self, method: str, params=None, *, call_id=1, headers=(), key: str | None = KEY) -> Answer:
+        call = {"jsonrpc": "2.0", "id": call_id, "method": method}
         if params is not None:
             call["params"] = params
         named = {"Content-Type": "application/json", **dict(headers)}
@@ -140,7 +140,7 @@ async def start(nursery, workspace):
         port = listening.getsockname()[1]
         stopping, stopped = trio.Event(), trio.Event()
 
-        async def run(task_status=trio.TASK_STATUS_IGNORED):
+        async def run():
             more = {"admit": admit} if admit else {}
             drain = getattr(served, "drain", lambda: None)
             try:
@@ -150,13 +150,13 @@ async def start(nursery, workspace):
                     listener or ListenerSettings(),
                     stopping,
                     on_drain=drain,
-                    task_status=task_status,
                     **more,
                 )
             finally:
                 stopped.set()
 
-        await nursery.start(run)
+        nursery.start_soon(run)
+        await trio.lowlevel.checkpoint()
         return Running(port, owners, cards, stopping, stopped, served)
 
     return start

@@ -50,13 +50,22 @@ class FakeOwners:
         self.streams: list[FakeStream] = []
         self.called = trio.Event()
         self.gone = trio.Event()
+        self._changed = trio.lowlevel.ParkingLot()
+
+    async def until(self, condition) -> None:
+        while not condition(self):
+            await self._changed.park()
+
+    def _tell(self, call, told: trio.Event, calls: list) -> None:
+        calls.append(call)
+        told.set()
+        self._changed.unpark_all()
 
     def ready(self) -> bool:
         return self.is_ready
 
     async def _take(self, call, seconds):
-        self.calls.append((call, seconds))
-        self.called.set()
+        self._tell((call, seconds), self.called, self.calls)
         await trio.lowlevel.checkpoint()
         if self.refusal is not None:
             raise self.refusal
@@ -66,8 +75,7 @@ class FakeOwners:
             try:
                 await self.hold.wait()
             except trio.Cancelled:
-                self.left.append(call)
-                self.gone.set()
+                self._tell(call, self.gone, self.left)
                 raise
 
     async def send_message(self, send, seconds):
@@ -76,16 +84,14 @@ class FakeOwners:
 
     @asynccontextmanager
     async def stream(self, call, seconds):
-        self.calls.append((call, seconds))
-        self.called.set()
+        self._tell((call, seconds), self.called, self.calls)
         await trio.lowlevel.checkpoint()
         if self.refusal is not None:
             raise self.refusal
         try:
             yield self.streams.pop(0)
         finally:
-            self.left.append(call)
-            self.gone.set()
+            self._tell(call, self.gone, self.left)
 
     async def get_task(self, call, seconds):
         await self._take(call, seconds)
@@ -106,5 +112,5 @@ class FakeCards:
     def __init__(self) -> None:
         self.own = OwnCard()
 
-    def own_card(self, workspace: str) -> OwnCard:
+    def own_card(self, _workspace: str) -> OwnCard:
         return self.own

@@ -17,7 +17,7 @@ def reason(answer) -> str:
 
 
 async def test_send_message_asks_the_owner_and_answers_its_task(server, workspace):
-    answer = await server.rpc("SendMessage", {"message": MESSAGE}, id="a-1")
+    answer = await server.rpc("SendMessage", {"message": MESSAGE}, call_id="a-1")
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     ((send, seconds),) = server.owners.calls
     assert answer.json == {
@@ -58,10 +58,10 @@ async def test_a_continuation_keeps_the_task_and_leaves_the_context_to_it(server
     assert (send.new, send.task_id, send.context_id) == (False, TASK_ID, "")
 
 
-@pytest.mark.parametrize("id", [7, -1, "x", 1.5, None])
-async def test_an_id_comes_back_as_it_was(server, id):
-    answer = await server.rpc("GetTask", {"id": TASK_ID}, id=id)
-    assert answer.json["id"] == id
+@pytest.mark.parametrize("call_id", [7, -1, "x", 1.5, None])
+async def test_an_id_comes_back_as_it_was(server, call_id):
+    answer = await server.rpc("GetTask", {"id": TASK_ID}, call_id=call_id)
+    assert answer.json["id"] == call_id
 
 
 async def test_get_task(server):
@@ -275,7 +275,7 @@ async def test_push_configs_are_refused_while_there_are_none(server, method):
 )
 async def test_an_owners_refusal_is_told(server, kind, code, status):
     server.owners.refusal = A2AError(kind, "so it is", retry_after=1.2)
-    answer = await server.rpc("SendMessage", {"message": MESSAGE}, id=9)
+    answer = await server.rpc("SendMessage", {"message": MESSAGE}, call_id=9)
     assert (answer.status, answer.json["id"], answer.json["error"]["code"]) == (status, 9, code)
     assert answer.json["error"]["message"] == "so it is"
     assert answer.headers["retry-after"] == "1"

@@ -21,7 +21,7 @@ async def test_events_come_in_envelopes_with_the_tasks_version_as_id(server):
     server.owners.streams.append(
         FakeStream(event(SNAPSHOT, 1), event(b'{"statusUpdate":{}}', 2), event(b'{"x":1}'), End(id=1))
     )
-    answer = await server.rpc("SendStreamingMessage", {"message": MESSAGE}, id="s")
+    answer = await server.rpc("SendStreamingMessage", {"message": MESSAGE}, call_id="s")
     assert (answer.status, answer.headers["content-type"]) == (200, "text/event-stream")
     assert answer.headers["cache-control"] == "no-store"
     events = sse.Decoder().feed(answer.body)
@@ -105,21 +105,22 @@ async def test_a_client_that_leaves_ends_its_stream_at_once(server):
 
 
 @pytest.mark.parametrize(
-    ("setting", "new", "streaming", "immediate", "cancels"),
+    ("setting", "request_", "cancels"),
     [
-        (CancelOnDisconnect.BLOCKING, True, False, False, True),
-        (CancelOnDisconnect.BLOCKING, True, False, True, False),
-        (CancelOnDisconnect.BLOCKING, False, False, False, False),
-        (CancelOnDisconnect.BLOCKING, True, True, False, False),
-        (CancelOnDisconnect.ALWAYS, True, False, False, True),
-        (CancelOnDisconnect.ALWAYS, False, False, False, True),
-        (CancelOnDisconnect.ALWAYS, True, True, True, True),
-        (CancelOnDisconnect.ALWAYS, True, False, True, False),
-        (CancelOnDisconnect.NEVER, True, False, False, False),
-        (CancelOnDisconnect.NEVER, True, True, False, False),
+        (CancelOnDisconnect.BLOCKING, (True, False, False), True),
+        (CancelOnDisconnect.BLOCKING, (True, False, True), False),
+        (CancelOnDisconnect.BLOCKING, (False, False, False), False),
+        (CancelOnDisconnect.BLOCKING, (True, True, False), False),
+        (CancelOnDisconnect.ALWAYS, (True, False, False), True),
+        (CancelOnDisconnect.ALWAYS, (False, False, False), True),
+        (CancelOnDisconnect.ALWAYS, (True, True, True), True),
+        (CancelOnDisconnect.ALWAYS, (True, False, True), False),
+        (CancelOnDisconnect.NEVER, (True, False, False), False),
+        (CancelOnDisconnect.NEVER, (True, True, False), False),
     ],
 )
-async def test_whose_run_ends_when_the_client_leaves(start, setting, new, streaming, immediate, cancels):
+async def test_whose_run_ends_when_the_client_leaves(start, setting, request_, cancels):
+    new, streaming, immediate = request_
     server = await start(ServerSettings(cancel_on_disconnect=setting))
     server.owners.streams.append(FakeStream(End(id=1)))
     message = MESSAGE if new else {**MESSAGE, "taskId": TASK_ID}
@@ -157,9 +158,7 @@ async def test_one_reader_that_stops_holds_up_nobody_and_is_dropped(start):
     answer = await server.rpc("SubscribeToTask", {"id": TASK_ID})
     assert len(sse.Decoder().feed(answer.body)) == 5000
     with trio.fail_after(5):
-        await server.owners.gone.wait()
-        while len(server.owners.left) < 2:
-            await trio.sleep(0.01)
+        await server.owners.until(lambda owners: len(owners.left) == 2)
     await stalled.aclose()
 
 

@@ -111,6 +111,7 @@ class Connection(TCPServer):
                 self._reader.deadline = trio.current_time() + self._settings.header_seconds
                 with self._reader:
                     await self._read_data()
+                await self._say_goodbye()
                 await self.protocol.handle(Closed())
                 nursery.cancel_scope.cancel()
         except OSError:
@@ -207,9 +208,12 @@ class Connection(TCPServer):
         """Close now if idle, saying so where the protocol can; a busy connection closes after its last response."""
         if not self.idle or self._discarded >= 0:
             return
-        if self._shaken and isinstance(self.protocol.protocol, Http2):
-            await self._write(self.protocol.protocol.goodbye())
+        await self._say_goodbye()
         self._begin_linger()
+
+    async def _say_goodbye(self) -> None:
+        if self._shaken and not self._dead and isinstance(self.protocol.protocol, Http2):
+            await self._write(self.protocol.protocol.goodbye())
 
     def abort(self) -> None:
         """Drop the connection at once, whatever it is doing."""

@@ -83,9 +83,6 @@ class Listener:
         while True:
             await trio.lowlevel.wait_readable(listening.fileno())
             for _ in range(ACCEPT_BURST):
-                if len(self.connections) >= self._settings.connections and not self._evict():
-                    self._warn("connection limit reached; new connections wait", limit=self._settings.connections)
-                    await self._room.park()
                 try:
                     sock, _ = listening.accept()
                 except (BlockingIOError, InterruptedError):
@@ -97,7 +94,19 @@ class Listener:
                         await trio.sleep(FULL_SECONDS)
                         break
                     continue  # that one client is gone already
+                await self._wait_for_room(sock)
                 self._start(sock, nursery)
+
+    async def _wait_for_room(self, sock: socket.socket) -> None:
+        """Wait until one more connection may be served; `sock` is closed when the wait is cancelled."""
+        try:
+            while len(self.connections) >= self._settings.connections and not self._evict():
+                self._warn("connection limit reached; new connections wait", limit=self._settings.connections)
+                with trio.move_on_after(FULL_SECONDS):  # one may also become idle
+                    await self._room.park()
+        except trio.Cancelled:
+            sock.close()
+            raise
 
     def _start(self, sock: socket.socket, nursery: trio.Nursery) -> None:
         try:

@@ -27,7 +27,7 @@ class Streams:
     def __init__(self, comment_seconds: float) -> None:
         self._comment_seconds = comment_seconds
         self._live: set[trio.CancelScope] = set()
-        self._draining = False
+        self._draining = trio.Event()
 
     async def pump(
         self, request: HttpRequest, opening: AbstractAsyncContextManager[EventStream], prefix: bytes, suffix: bytes
@@ -37,13 +37,13 @@ class Streams:
         Raises:
             A2AError: the stream was refused; nothing has been sent.
         """
-        if self._draining:
+        if self._draining.is_set():
             raise A2AError(ErrorKind.UNAVAILABLE)
         async with opening as events:
             await request.start_events()
             with trio.CancelScope() as scope:
                 self._live.add(scope)
-                if self._draining:  # since the stream was asked for
+                if self._draining.is_set():  # since the stream was asked for
                     scope.cancel()
                 try:
                     if await self._send_events(request, events, prefix, suffix):
@@ -67,6 +67,6 @@ class Streams:
 
     def drain(self) -> None:
         """Cut off every stream, now and from now on: this process is stopping and its clients reconnect to another."""
-        self._draining = True
+        self._draining.set()
         for scope in self._live:
             scope.cancel()

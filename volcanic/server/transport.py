@@ -91,6 +91,8 @@ class PlainTransport:
     async def send(self, data: memoryview) -> None:
         """Send all of `data`."""
         while data:
+            if not self._open:  # the number may be another socket's by now
+                raise trio.ClosedResourceError
             await trio.lowlevel.wait_writable(self._fd)
             with contextlib.suppress(BlockingIOError, InterruptedError):
                 data = data[self.sock.send(data) :]

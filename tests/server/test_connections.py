@@ -1,0 +1,331 @@
+"""What one connection may do to the server: nothing."""
+
+import socket
+import struct
+
+import pytest
+import trio
+
+from tests.server.conftest import post, receive_until, send_body, until_closed
+from tests.server.fakes import FakeStream, event
+from volcanic.server import listener as listener_module
+from volcanic.server.http1 import Http1
+from volcanic.server.settings import ListenerSettings, ServerSettings
+
+GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+OK = b'{"status":"up"}'
+
+HOSTILE = {
+    "websocket upgrade and a byte": (
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\nx"
+    ),
+    "h2c upgrade with bad settings": (
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\nUpgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: !!\r\n\r\n"
+    ),
+    "more body than declared": post(b"123456789", length=5),
+    "bad chunk size": post(b"", length=0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+    + b"zz\r\nabc\r\n",
+    "a header line of 100 kB": b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 100_000 + b"\r\n\r\n",
+    "NUL in the path": b"GET /\x00 HTTP/1.1\r\nHost: x\r\n\r\n",
+    "a path of no ASCII": b"GET /\xff\xfe HTTP/1.1\r\nHost: x\r\n\r\n",
+    "an encoded path of no UTF-8": b"GET /%ff%fe HTTP/1.1\r\nHost: x\r\n\r\n",
+    "a method of no token": b"G(T / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "CONNECT": b"CONNECT example.org:443 HTTP/1.1\r\nHost: example.org\r\n\r\n",
+    "no host": b"GET / HTTP/1.1\r\n\r\n",
+    "two lengths": b"POST /a2a HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+    "length and chunked": b"POST /a2a HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "space before the colon": b"GET / HTTP/1.1\r\nHost : x\r\n\r\n",
+    "HTTP/2 preface without h2c": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
+    "TLS to a plain port": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64),
+    "noise": bytes(range(256)) * 20,
+    "nothing but line ends": b"\r\n" * 1000,
+    "HTTP/0.9": b"GET /\r\n",
+    "a huge length": post(b"", length=10**18),
+    "a negative length": post(b"").replace(b"Content-Length: 0", b"Content-Length: -1"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("ending", ["half-close", "wait", "reset"])
+async def test_a_hostile_connection_is_lost_alone(start, name, ending, captured):
+    server = await start(listener=ListenerSettings(header_seconds=0.3, linger_seconds=0.2, keep_alive_seconds=0.5))
+    live = FakeStream(event(b'{"n":1}', 1))
+    server.owners.streams.append(live)
+    async with await server.raw() as bystander:
+        call = b'{"jsonrpc":"2.0","id":1,"method":"SubscribeToTask","params":{"id":"t"}}'
+        await bystander.send_all(post(call))
+        await receive_until(bystander, b'{"n":1}')
+        stream = await server.raw()
+        with trio.fail_after(5):
+            try:
+                await stream.send_all(HOSTILE[name])
+                if ending == "half-close":
+                    await stream.send_eof()
+                if ending == "reset":
+                    stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                else:
+                    received = await until_closed(stream)
+                    assert received.count(b"HTTP/1.1 ") <= 2  # one answer a request, and one to what trails it
+                    assert b"HTTP/1.1 5" not in received.replace(b"HTTP/1.1 505", b"")
+            except trio.BrokenResourceError:
+                pass
+            await stream.aclose()
+        assert (await server.request("GET", "/.well-known/agent-card.json", key=None)).status == 200
+        await live.more.send(event(b'{"n":2}', 2))
+        await receive_until(bystander, b'{"n":2}')
+    assert not [line for line in captured if line["log_level"] == "error"]
+
+
+async def test_a_refused_framing_is_answered_in_json(server):
+    answer = await server.talk(b"GET / HTTP/1.1\r\nHost : x\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"content-type: application/json" in answer
+    assert answer.endswith(b'"message":"Malformed HTTP request"}}')
+
+
+async def test_an_upgrade_is_served_as_plain_http(server):
+    for name in ("websocket upgrade and a byte", "h2c upgrade with bad settings"):
+        async with await server.raw() as stream:
+            await stream.send_all(HOSTILE[name].rstrip(b"x"))
+            assert OK in await receive_until(stream, OK)
+
+
+async def test_an_application_that_fails_costs_its_request_alone(start, captured):
+    async def app(scope, receive, send):
+        if scope["path"] == "/fail":
+            raise ExceptionGroup("several", [ValueError("one"), KeyError("two")])
+        if scope["path"] == "/half":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"x", "more_body": True})
+            raise ValueError("half")
+        if scope["path"] == "/silent":
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    server = await start(app=app)
+    assert (await server.request("GET", "/fail")).status == 500
+    assert (await server.request("GET", "/silent")).status == 500
+    half = await server.talk(b"GET /half HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert half.startswith(b"HTTP/1.1 200 ")
+    assert not half.endswith(b"0\r\n\r\n")
+    assert (await server.request("GET", "/")).body == b"ok"
+    assert len([line for line in captured if line["event"] == "request failed"]) == 2
+
+
+async def test_a_fault_in_the_protocol_costs_its_connection_alone(server, captured, monkeypatch):
+    original = Http1._start
+
+    async def explode(self, request):
+        if request.target == b"/explode":
+            raise RuntimeError("a bug in the protocol")
+        await original(self, request)
+
+    monkeypatch.setattr(Http1, "_start", explode)
+    answer = await server.talk(b"GET /explode HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert answer in (b"", b"<reset>")
+    assert (await server.request("GET", "/healthz")).status == 200
+    assert [line["event"] for line in captured] == ["connection failed"]
+
+
+async def test_requests_on_one_connection(server):
+    async with await server.raw() as stream:
+        for _ in range(3):
+            await stream.send_all(GET)
+            await receive_until(stream, OK)
+
+
+async def test_pipelined_requests_are_each_answered_once_and_in_order(server):
+    requests = b"".join(
+        post(send_body(id_text := f"n{n}").replace(b'"id": 1', b'"id": "%s"' % id_text.encode())) for n in range(200)
+    )
+    async with await server.raw() as stream:
+        await stream.send_all(requests)
+        received = await receive_until(stream, b'"id":"n199"')
+    places = [received.index(b'"id":"n%d"' % n) for n in range(200)]
+    assert places == sorted(places)
+    assert received.count(b"HTTP/1.1 200 ") == 200
+
+
+async def test_the_absolute_form_of_a_target(server):
+    async with await server.raw() as stream:
+        await stream.send_all(b"GET http://elsewhere.example/healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        await receive_until(stream, OK)
+
+
+async def test_continue_is_sent_only_when_the_body_is_wanted(server):
+    body = send_body()
+    head, _, _ = post(body, b"/a2a", b"Expect: 100-continue").partition(body)
+    async with await server.raw() as stream:
+        await stream.send_all(head)
+        assert (await receive_until(stream, b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
+        await stream.send_all(body)
+        await receive_until(stream, b'"result"')
+    async with await server.raw() as stream:
+        await stream.send_all(head.replace(b"X-API-Key: k", b"X-API-Key: wrong"))
+        assert (await receive_until(stream, b"\r\n\r\n")).startswith(b"HTTP/1.1 401 ")
+
+
+async def test_slow_heads_are_cut_off_and_a_first_byte_restarts_no_clock(start):
+    server = await start(listener=ListenerSettings(header_seconds=0.3))
+    async with await server.raw() as stream:
+        began = trio.current_time()
+        with trio.fail_after(3):
+            for byte in b"GET /healthz HTTP/1.1\r\nX: " + b"y" * 100:
+                try:
+                    await stream.send_all(bytes((byte,)))
+                except trio.BrokenResourceError:
+                    break
+                await trio.sleep(0.05)
+        assert trio.current_time() - began < 2.5
+
+
+async def test_a_silent_connection_is_closed(start):
+    server = await start(listener=ListenerSettings(header_seconds=0.2))
+    assert await server.talk(b"", seconds=2) == b""
+
+
+async def test_the_idle_time_counts_between_requests_only(start):
+    server = await start(ServerSettings(), ListenerSettings(keep_alive_seconds=0.4, header_seconds=5))
+    async with await server.raw() as stream:
+        for pause in (0.2, 0.2, 0.2):
+            await stream.send_all(GET)
+            await receive_until(stream, OK)
+            await trio.sleep(pause)
+        server.owners.hold = trio.Event()
+        await stream.send_all(post(send_body()))
+        await trio.sleep(0.8)  # a slow answer is not idleness
+        server.owners.hold.set()
+        await receive_until(stream, b'"result"')
+        with trio.fail_after(2):
+            assert await until_closed(stream) == b""
+
+
+async def test_the_rest_of_a_second_head_must_come_soon(start):
+    server = await start(listener=ListenerSettings(header_seconds=0.3, keep_alive_seconds=30))
+    async with await server.raw() as stream:
+        await stream.send_all(GET)
+        await receive_until(stream, OK)
+        await stream.send_all(GET[:10])
+        with trio.fail_after(2):
+            assert await until_closed(stream) == b""
+
+
+async def test_a_full_server_makes_room_by_closing_idle_connections(start):
+    server = await start(listener=ListenerSettings(connections=5))
+    idle = [await server.raw() for _ in range(5)]
+    for stream in idle:
+        await stream.send_all(GET)
+        await receive_until(stream, OK)
+    assert (await server.request("GET", "/healthz")).status == 200
+    for stream in idle:
+        await stream.aclose()
+
+
+async def test_a_server_full_of_work_lets_new_connections_wait(start, captured):
+    server = await start(listener=ListenerSettings(connections=3))
+    server.owners.hold = trio.Event()
+    busy = [await server.raw() for _ in range(3)]
+    for stream in busy:
+        await stream.send_all(post(send_body()))
+    with trio.fail_after(5):
+        await server.owners.until(lambda owners: len(owners.calls) == 3)
+    async with await server.raw() as waiting:
+        await waiting.send_all(GET)
+        with trio.move_on_after(0.3) as scope:
+            await waiting.receive_some(1)
+        assert scope.cancelled_caught
+        server.owners.hold.set()
+        await busy[0].aclose()
+        await receive_until(waiting, OK)
+    for stream in busy[1:]:
+        await stream.aclose()
+    assert "connection limit reached" in captured[0]["event"]
+
+
+async def test_running_out_of_descriptors_pauses_accepting(start, monkeypatch, captured):
+    server = await start()
+    real = socket.socket.accept
+    failures: list[int] = []
+
+    def accept(self):
+        if len(failures) < 3:
+            failures.append(1)
+            raise OSError(24, "Too many open files")
+        return real(self)
+
+    monkeypatch.setattr(socket.socket, "accept", accept)
+    began = trio.current_time()
+    assert (await server.request("GET", "/healthz")).status == 200
+    assert len(failures) == 3
+    assert trio.current_time() - began > 2.5 * listener_module.FULL_SECONDS
+    assert [line["event"] for line in captured] == ["cannot accept"]
+
+
+async def test_a_peer_may_be_turned_away(start):
+    server = await start(admit=lambda _: False)
+    assert await server.talk(b"") in (b"", b"<reset>")
+
+
+async def test_a_drain_answers_what_is_running_and_closes_the_rest(start):
+    server = await start(listener=ListenerSettings(drain_seconds=5))
+    server.owners.hold = trio.Event()
+    idle, busy = await server.raw(), await server.raw()
+    await idle.send_all(GET)
+    await receive_until(idle, OK)
+    await busy.send_all(post(send_body()))
+    await server.owners.called.wait()
+    server.stopping.set()
+    with trio.fail_after(3):
+        assert await until_closed(idle) == b""
+        await idle.aclose()
+        server.owners.hold.set()
+        answer = await until_closed(busy)
+        await busy.aclose()
+        await server.stopped.wait()
+    assert b"connection: close" in answer
+    assert b'"result"' in answer
+
+
+async def test_a_drain_ends_in_time_whatever_is_running(start):
+    server = await start(listener=ListenerSettings(drain_seconds=0.3))
+    server.owners.hold = trio.Event()
+    async with await server.raw() as stream:
+        await stream.send_all(post(send_body()))
+        await server.owners.called.wait()
+        server.stopping.set()
+        with trio.fail_after(2):
+            await server.stopped.wait()
+            await until_closed(stream)
+
+
+@pytest.mark.parametrize("how", ["drain", "cancel"])
+async def test_a_client_that_does_not_read_does_not_keep_the_server_from_stopping(start, nursery, how):
+    server = await start(listener=ListenerSettings(drain_seconds=0.3, send_seconds=60))
+    stuck = FakeStream(*[event(b'{"pad":"' + b"x" * 100_000 + b'"}') for _ in range(300)])
+    server.owners.streams.append(stuck)
+    async with await server.raw() as stream:
+        await stream.send_all(post(b'{"jsonrpc":"2.0","id":1,"method":"SubscribeToTask","params":{"id":"t"}}'))
+        await server.owners.called.wait()
+        await trio.sleep(0.3)
+        if how == "drain":
+            server.stopping.set()
+            with trio.fail_after(2):
+                await server.stopped.wait()
+        else:
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_busy_pipeline_does_not_starve_others(server, nursery):
+    async def flood():
+        async with await server.raw() as stream:
+            while True:
+                await stream.send_all(GET * 200)
+                await stream.receive_some(1_000_000)
+
+    nursery.start_soon(flood)
+    with trio.fail_after(5):
+        for _ in range(10):
+            assert (await server.request("GET", "/healthz")).status == 200
+    nursery.cancel_scope.cancel()
