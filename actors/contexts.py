@@ -159,9 +159,15 @@ class Contexts:
         """Start no more runs: callers are told to try again, at the slot's successor."""
         self._closing = True
 
-    async def quiet(self) -> None:
-        """Wait until no run is live."""
-        await self.runs.none_left()
+    async def drain(self, seconds: float) -> None:
+        """Let live runs end by themselves for `seconds`, then settle the rest, and end what streams are left."""
+        with trio.move_on_after(seconds):
+            await self.runs.none_left()
+        self.runs.interrupt()
+        with trio.move_on_after(self._ground.settings.settle_seconds):
+            await self.runs.none_left()
+        for session in self.sessions:
+            session.close_followers()
 
     # -- helpers ---------------------------------------------------------------------------------------------------
 

@@ -37,6 +37,11 @@ class LiveRuns:
         if not self._runs:
             self._lot.unpark_all()
 
+    def interrupt(self) -> None:
+        """Interrupt every run."""
+        for run in list(self._runs.values()):
+            run.interrupt()
+
     async def none_left(self) -> None:
         """Wait until no run is live."""
         while self._runs:

@@ -7,6 +7,7 @@ session ends only after it, so that a context never has two.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import attrs
@@ -117,13 +118,19 @@ class Session:
             self._active = True
             self._activate(self._spec)
 
+    def close_followers(self) -> None:
+        """End the streams of those who follow a waiting task: the slot stops, and its successor knows none of them."""
+        followers, self._followers = self._followers, {}
+        for follower in itertools.chain.from_iterable(followers.values()):
+            follower.close("drain")
+
     def describe(self) -> TreeNode:
         """Return this session's node of the tree, with its live run."""
         run = self.run
         node = TreeNode(
             id=f"{self.key[1]}_{self.key[2]}",
             kind="worker",
-            state="running" if self._active else "stopped",
+            state="running",
             mailbox=len(self.mailbox),
         )
         if run is not None:

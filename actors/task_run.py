@@ -94,6 +94,11 @@ class TaskRun:
             self._cancel_wanted = True
             self._scope.cancel()
 
+    def interrupt(self) -> None:
+        """End the run as one that its slot could not finish; ignored once its end is being stored."""
+        if not self._settling:
+            self._scope.cancel()
+
     def follow_from_start(self, subscription: Subscription) -> None:
         """Register the stream that started this run."""
         self._telling.follow_from_start(subscription)
@@ -152,7 +157,7 @@ class TaskRun:
     async def execute(self, open_agent: Callable[[], Awaitable[AgentSession]], prompt: Prompt) -> None:
         """Run the assistant on the prompt and settle the task; returns when the end is stored and told.
 
-        Cancelling the caller's scope (the slot stops) settles the task as failed, "server restarted".
+        Interrupted, or cancelled from outside, it settles the task as failed, "server restarted".
         """
         outcome: events.Outcome | None = None
         try:

@@ -39,7 +39,23 @@ def serve(**options: object) -> None:
     sys.exit(run(settings))
 
 
-main = click.Command(
+def _others() -> str:
+    """Return the settings without a flag, for the end of the help."""
+    rows = [
+        (setting.env, f"{setting.meaning} (default: {setting.default})") for setting in SETTINGS if not setting.flag
+    ]
+    formatter = click.HelpFormatter(max_width=110)
+    with formatter.section("Settings without a flag (environment, or volcanic.toml)"):
+        formatter.write_dl(rows)
+    return formatter.getvalue()
+
+
+class _Command(click.Command):
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's form
+        formatter.write(f"\n{_others()}")
+
+
+main = _Command(
     "volcanic.supervisor",
     params=[_option(setting) for setting in SETTINGS if setting.flag],
     callback=serve,
@@ -47,5 +63,15 @@ main = click.Command(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 
+
+def run() -> None:
+    """Run the program; a wrong flag is one line and exit status 2, like every other start that says no."""
+    try:
+        main.main(standalone_mode=False)
+    except click.ClickException as error:
+        print(f"volcanic: {error.format_message()}", file=sys.stderr)  # noqa: T201 - for the person who started it
+        sys.exit(USAGE)
+
+
 if __name__ == "__main__":
-    main()
+    run()

@@ -41,6 +41,7 @@ class Slot:
 
     def __init__(self, folder: Path, script: dict[str, Any] | None = None, **settings: Any) -> None:
         self.layout = WorkspaceLayout(str(folder / "ws"))
+        folder.mkdir(exist_ok=True)
         self.layout.create()
         self.path = str(folder / f"s{next(_numbers)}.sock")
         self.live_path = str(folder / "live")
@@ -166,12 +167,12 @@ class Wire:
         self.up = 0
         self.down = 0
         self.cuts = 0
-        self._listener = open_unix_listener(self.path)
-        self._listener.setblocking(False)
+        self.listener = open_unix_listener(self.path)
+        self.listener.setblocking(False)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Pass bytes on for ever."""
-        listener = trio.SocketListener(trio.socket.from_stdlib_socket(self._listener))
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(self.listener.dup()))
         task_status.started()
         await trio.serve_listeners(self._pass, [listener])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,8 @@ ASK_SECONDS = 1.0
 """How long a worker may take to describe what is inside it; one that does not is shown without."""
 
 _JSON = b"application/json"
+_CREDENTIALS = struct.Struct("3i")
+"""The kernel's `ucred`: pid, uid, gid."""
 
 
 class AdminApp:
@@ -72,4 +75,16 @@ async def serve_admin(
     listening: socket.socket, app: AdminApp, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
     """Serve the admin socket until cancelled; the listening socket stays root's."""
-    await serve([listening.dup()], app, ListenerSettings(connections=64), trio.Event(), task_status=task_status)
+    settings = ListenerSettings(connections=64)
+    await serve([listening.dup()], app, settings, trio.Event(), admit=is_own_user, task_status=task_status)
+
+
+def is_own_user(sock: socket.socket) -> bool:
+    """Tell whether the peer of a Unix socket runs as this process's user, or as root.
+
+    Where the system cannot tell, the folder's mode has to do.
+    """
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True
+    _, uid, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    return uid in {os.getuid(), 0}

@@ -28,6 +28,9 @@ TREE = b"tree"
 MARGIN_SECONDS = 2.0
 """What an edge's patience with its clients has beyond the slots' patience with their runs."""
 
+GOODBYE_SECONDS = 1.0
+"""How long the last bytes to clients may take once every slot has stopped; who does not read by then is dropped."""
+
 
 async def serve_edge(prepared: Prepared, booted: float, context: WorkerContext) -> None:
     """Be an edge until told to stop: then accept nobody new, let answers out, end streams."""
@@ -64,7 +67,8 @@ class _Edge:
             await self._context.stopping.wait()
             self._draining.set()
             self._app.drain()
-            await self._closed.wait()
+            with trio.move_on_after(GOODBYE_SECONDS):
+                await self._closed.wait()
             nursery.cancel_scope.cancel()
 
     async def _answer(self, question: bytes) -> bytes:
@@ -72,6 +76,9 @@ class _Edge:
         if question == DRAIN:
             # Streams stay: their runs are being settled, and their ends still have to go out.
             self._draining.set()
+            for descriptor in self._context.descriptors:
+                os.close(descriptor)
+            self._context.descriptors = []
             return b""
         if question == TREE:
             return msgspec.json.encode(self._supervisor.describe())

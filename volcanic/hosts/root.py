@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import socket
 import sys
@@ -88,8 +87,6 @@ class _Root:
             nursery.cancel_scope.cancel()
         for sock in (*public, *owners, admin):
             sock.close()
-        for path in (f"{state}/admin.sock", *(slot_socket(state, slot_name(n)) for n in range(self._shape.slots))):
-            os.unlink(path)  # noqa: PTH108
         return status
 
     def _plant(self, public: Sequence[socket.socket], owners: Sequence[socket.socket], admin: socket.socket) -> None:
@@ -138,6 +135,9 @@ class _Root:
             try:
                 await trio.sleep_forever()
             finally:
+                # A port that is still open after this would take clients whom nobody will serve.
+                for sock in public:
+                    sock.close()
                 with trio.move_on_after(2 * ANSWER_SECONDS, shield=True):
                     await self._close_doors()
                 tree.cancel()

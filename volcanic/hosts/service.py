@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from functools import partial
+from pathlib import Path
 
 from supervisors.fork_protocol import RootBoot, WorkerBoot
 from supervisors.launcher import Role, launch
@@ -30,7 +31,12 @@ def run(settings: Settings) -> int:
         return USAGE
     booted = time.time()
     roles: dict[str, Role] = {"edge": partial(_edge, prepared, booted), "agents": partial(_slot, prepared)}
-    return launch(partial(_root, prepared), roles, PRELOAD, log=log_line, on_crash=log_crash)
+    try:
+        return launch(partial(_root, prepared), roles, PRELOAD, log=log_line, on_crash=log_crash)
+    finally:
+        # Root may have been killed: what it listened on is removed by whom outlives it.
+        for leftover in Path(prepared.state_dir).glob("*.sock"):
+            leftover.unlink(missing_ok=True)
 
 
 def _root(prepared: Prepared, boot: RootBoot) -> int:

@@ -75,8 +75,8 @@ class _Slot:
             self._context.ready()
             await self._context.stopping.wait()
             self._contexts.close()
-            with trio.move_on_after(self._prepared.settings.service.shutdown_seconds):
-                await self._contexts.quiet()
+            # Settled before anything of the tree is stopped: the ends still go out over the Owner API.
+            await self._contexts.drain(self._prepared.settings.service.shutdown_seconds)
             nursery.cancel_scope.cancel()
 
     async def _answer(self, question: bytes) -> bytes:
