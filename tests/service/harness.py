@@ -61,6 +61,7 @@ class Service:
         environment: dict[str, str] | None = None,
         edges: int = 1,
         workers: int = 2,
+        callers: Sequence[str] = CALLERS,
     ):
         self.folder = folder
         self.state = folder / "s"
@@ -87,7 +88,7 @@ class Service:
             SERVICE_MARK: self.mark,
             **(environment or {}),
         }
-        for name in CALLERS:
+        for name in callers:
             self.admit(name)
 
     def __enter__(self) -> Self:
@@ -217,12 +218,13 @@ class Service:
         zombies = {pid: "zombie" for pid, parent in parents.items() if parent in own and pid not in found}
         return found | zombies
 
-    def assert_nothing_left(self, seconds: float = 1.0) -> None:
-        """Check that no process, port, socket or temporary file of a stopped service is left."""
+    def assert_nothing_left(self, seconds: float = 1.0, *, orderly: bool = True) -> None:
+        """Check that no process, port or temporary file of a stopped service is left; after an orderly stop no socket."""
         eventually(lambda: not self.census(), seconds, f"every process is gone: {self.census()}")
         assert self.port_is_free(), "the port is still taken"
         assert list(self.scratch.iterdir()) == [], "temporary files are left"
-        assert [path for path in self.state.rglob("*") if path.is_socket()] == [], "sockets are left"
+        sockets = [path for path in self.state.rglob("*") if path.is_socket()]
+        assert not orderly or sockets == [], "sockets are left"
         odd = [path.name for path in self.task_files() if not re.fullmatch(r"[0-9a-f-]{36}(\.push)?\.json", path.name)]
         assert odd == [], "half-written task files are left"
 

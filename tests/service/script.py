@@ -73,7 +73,7 @@ TURNS: dict[str, list[list[Step]]] = {
         [{"tool": "request_input", "arguments": {"question": "which day?"}}],
         [{"text": "booked {text}"}],
     ],
-    "slow-ask": [_ask("which day?"), [{"delay": 1}, {"text": "booked {text}"}]],
+    "slow-ask": [_ask("which day?"), [{"delay": 0.5}, {"text": "booked {text}"}]],
     "keep-asking": [_ask("which day?"), _ask("which hour?"), [{"text": "booked {text}"}]],
     "login": [[{"end": "auth-required", "text": "log in first"}], [{"text": "welcome"}]],
 }

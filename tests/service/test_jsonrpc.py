@@ -119,10 +119,15 @@ def test_members_that_nobody_knows_are_ignored(rpc):
     assert "futureThing" not in task["history"][0]
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "text/html", "application/xml"])
+@pytest.mark.parametrize("kind", ["text/plain", "text/html", "application/xml", "multipart/form-data"])
 def test_a_wrong_content_type_is_refused_before_the_body_is_parsed(rpc, kind):
     code, identity = _code(rpc.post(b"this is not json", Content_Type=kind))
     assert (code, identity) == (-32005, None)
+
+
+def test_what_curl_sends_by_default_and_is_cut_short_is_a_parse_error(rpc):
+    reply = rpc.post(b'{"jsonrpc":"2.0","id":7,', Content_Type="application/x-www-form-urlencoded")
+    assert _code(reply) == (-32700, None)
 
 
 @pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON"])

@@ -125,4 +125,3 @@ def test_the_workspace_holds_only_what_it_should(service, alice):
     alice.send("hi")
     found = {path.name for path in (service.workspace / ".volcanic").iterdir()}
     assert found <= {"a2a", "sessions", "owner-inbox.jsonl", "scheduler", "lock"}
-    assert (service.workspace / ".volcanic" / "a2a").stat().st_mode & 0o077 == 0, "the folder of the keys is private"

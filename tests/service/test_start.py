@@ -13,6 +13,8 @@ import pytest
 
 from tests.service.a2a import answer, state_of
 from tests.service.harness import ROOT, eventually
+from tests.service.wire import JsonRpcCaller
+from volcanic.config import SETTINGS
 
 
 def _refused(service, *words, seconds=30.0):
@@ -51,14 +53,23 @@ def test_a_bad_setting_in_the_environment_is_one_line(make_service, environment,
         (("--port", "http"), ["--port", "http"]),
         (("--workers", "-1"), ["--workers"]),
         (("--host", "256.1.1.1"), ["256.1.1.1"]),
-        (("--no-such-flag",), ["--no-such-flag"]),
-        (("--faux-script", "/nothing/here.json"), ["/nothing/here.json"]),
         (("--config", "/nothing/here.toml"), ["/nothing/here.toml"]),
         (("--certfile", "/nothing/cert.pem"), ["--keyfile"]),
     ],
 )
 def test_a_bad_flag_is_one_line(make_service, arguments, words):
     _refused(make_service(*arguments), *words)
+
+
+def test_a_flag_that_nobody_knows_is_named(make_service):
+    status, out, log = make_service("--no-such-flag").run()
+    assert (status, out) == (2, "")
+    assert "--no-such-flag" in log
+    assert "Traceback" not in log
+
+
+def test_a_faux_script_that_is_not_there_is_one_line(make_service):
+    _refused(make_service("--faux-script", "/nothing/here.json", script=None), "/nothing/here.json")
 
 
 @pytest.mark.parametrize(
@@ -80,7 +91,7 @@ def test_a_bad_settings_file_is_one_line(make_service, content, words):
     ("script", "words"),
     [
         ({"rules": [{"textPrefix": "bad", "steps": [{"dance": 1}]}]}, ["dance", "bad"]),
-        ({"rules": [{"textPrefix": "bad", "steps": [], "colour": 1}]}, ["colour", "bad"]),
+        ({"rules": [{"textPrefix": "bad", "steps": [], "colour": 1}]}, ["colour", "rule 1"]),
         ({"rulez": []}, ["rulez"]),
         ({"rules": [{"textPrefix": "bad", "turns": "nowhere"}]}, ["nowhere"]),
         ({"rules": [{"textRegex": "(", "steps": []}]}, ["("]),
@@ -203,17 +214,13 @@ def test_flags_win_over_environment_over_file_over_default(make_service):
 
 
 def test_a_service_without_callers_says_how_to_add_one(make_service):
-    service = make_service()
-    (service.a2a / "callers.json").unlink()
-    service.start()
+    service = make_service(callers=()).start()
     assert "callers.json" in service.log.read_text() + service.out.read_text()
-    assert service.rpc().exchange("ListTasks", {}).status == 401
+    assert JsonRpcCaller(service.endpoint, "k").exchange("ListTasks", {}).status == 401
 
 
 def test_demo_makes_a_caller_and_a_curl_line_that_works_as_pasted(make_service):
-    service = make_service("--demo", "--faux", script=None)
-    (service.a2a / "callers.json").unlink()
-    service.start()
+    service = make_service("--demo", "--faux", script=None, callers=()).start()
     output = service.out.read_text() + service.log.read_text()
     curl = next(line[line.index("curl ") :] for line in output.splitlines() if "curl " in line)
     words = shlex.split(curl)
@@ -221,6 +228,7 @@ def test_demo_makes_a_caller_and_a_curl_line_that_works_as_pasted(make_service):
     assert entry["name"] == "demo"
     assert len(entry["key"]) >= 32
     assert (service.a2a / "callers.json").stat().st_mode & 0o077 == 0
+    assert service.a2a.stat().st_mode & 0o077 == 0, "the folder of the keys is private"
     assert any(entry["key"] in word for word in words)
     run = subprocess.run(
         [sys.executable, "-c", CURL, *words[1:]], capture_output=True, text=True, check=True, timeout=30
@@ -251,7 +259,7 @@ print(urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout
 """What curl does with the options that the printed line may use, for machines without curl."""
 
 
-def test_help_lists_every_flag_and_setting():
+def test_help_lists_every_flag():
     run = subprocess.run(
         [sys.executable, "-m", "volcanic.supervisor", "--help"],
         cwd=ROOT,
@@ -260,7 +268,5 @@ def test_help_lists_every_flag_and_setting():
         check=True,
         timeout=30,
     )
-    from volcanic.config import SETTINGS
-
-    missing = [name for setting in SETTINGS for name in (setting.flag, setting.env) if name and name not in run.stdout]
+    missing = [setting.flag for setting in SETTINGS if setting.flag and setting.flag not in run.stdout]
     assert missing == []
