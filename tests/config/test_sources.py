@@ -21,6 +21,14 @@ def toml(tmp_path):
     return write
 
 
+def _refusal(flags, env, folder):
+    try:
+        load(flags, env, folder)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
 def _refused(flags, env, folder="/nowhere"):
     with pytest.raises(ConfigError) as caught:
         load(flags, env, folder)
@@ -242,10 +250,7 @@ NAMES = st.sampled_from([setting.env for setting in SETTINGS] + ["A2A__", "A2A__
 @given(env=st.dictionaries(NAMES, st.text(alphabet=st.characters(exclude_characters="\0"), max_size=20), max_size=4))
 def test_any_environment_is_settings_or_one_line(env):
     env.pop("VOLCANIC_CONFIG", None)
-    try:
-        assert isinstance(load({}, env, "/nowhere"), Settings)
-    except ConfigError as error:
-        assert "\n" not in str(error)
+    assert "\n" not in _refusal({}, env, "/nowhere")
 
 
 @given(
@@ -257,7 +262,4 @@ def test_any_environment_is_settings_or_one_line(env):
 def test_any_file_is_settings_or_one_line(tmp_path_factory, text):
     path = tmp_path_factory.mktemp("toml") / "volcanic.toml"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    try:
-        assert isinstance(load({}, {}, str(path.parent)), Settings)
-    except ConfigError as error:
-        assert "\n" not in str(error)
+    assert "\n" not in _refusal({}, {}, str(path.parent))

@@ -39,7 +39,7 @@ def test_durations(text, seconds):
 @pytest.mark.parametrize(
     "text",
     [
-        "", "abc", "-1", "-00:30:00", "1:2", "00:60:00", "24:00:00", "00:00:61", "1 h", "1h30m", "1e3", "nan", "inf", "٣٠s",
+        "", "abc", "-1", "-00:30:00", "1:2", "00:60:00", "24:00:00", "00:00:61", "1 h", "1h30m", "1e3", "nan", "inf", "\u0663\u0660s",
         "30M", "1..00:00:00", "99999d", "9999.00:00:00", True, None, -1, math.inf, math.nan, [30], 10**400,
     ],
 )  # fmt: skip
@@ -56,8 +56,10 @@ def test_a_duration_above_zero():
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("true", True), ("TRUE", True), ("1", True), (" yes ", True), ("on", True), (True, True)]
-    + [("false", False), ("0", False), ("No", False), ("off", False), (False, False)],
+    [
+        *((text, True) for text in ("true", "TRUE", "1", " yes ", "on", True)),
+        *((text, False) for text in ("false", "0", "No", "off", False)),
+    ],
 )
 def test_switches(text, value):
     assert values.switch(text) is value
@@ -72,7 +74,7 @@ def test_what_is_no_switch(text):
 def test_whole_numbers():
     assert values.whole(0, 9, "5") == 5
     assert values.whole(0, 9, 9) == 9
-    for odd in ("", "10", "-1", "1.0", "1_0", "٣", "0x1", 10, -1, 2.0, True, None, "9" * 5000):
+    for odd in ("", "10", "-1", "1.0", "1_0", "\u0663", "0x1", 10, -1, 2.0, True, None, "9" * 5000):
         with pytest.raises(ValueError, match="a whole number from 0 to 9"):
             values.whole(0, 9, odd)
 
@@ -157,7 +159,9 @@ PARSERS = [
 )
 @pytest.mark.parametrize("parser", PARSERS)
 def test_anything_is_accepted_or_refused_in_words(parser, value):
+    refusal = ""
     try:
         parser(value)
     except ValueError as error:
-        assert "\n" not in str(error)
+        refusal = str(error)
+    assert "\n" not in refusal

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
@@ -16,8 +17,7 @@ from volcanic.storage.layout import WorkspaceLayout
 
 
 def _write(layout, value):
-    with open(layout.callers, "w") as file:
-        file.write(value if isinstance(value, str) else json.dumps(value))
+    Path(layout.callers).write_text(value if isinstance(value, str) else json.dumps(value))
 
 
 def _names(layout):
@@ -105,11 +105,11 @@ def test_a_key_that_no_header_can_carry_is_no_key():
 @pytest.mark.parametrize("kind", ["folder", "fifo", "loop"])
 def test_what_is_no_file_is_refused_at_once(layout, kind):
     if kind == "folder":
-        os.mkdir(layout.callers)
+        Path(layout.callers).mkdir()
     elif kind == "fifo":
         os.mkfifo(layout.callers)
     else:
-        os.symlink(layout.callers, layout.callers)
+        Path(layout.callers).symlink_to(layout.callers)
     started = time.monotonic()
     found = load(layout)
     assert time.monotonic() - started < 1
@@ -119,7 +119,7 @@ def test_what_is_no_file_is_refused_at_once(layout, kind):
 
 def test_a_link_to_a_file_elsewhere_is_followed(layout, tmp_path):
     (tmp_path / "shared.json").write_text('[{"name":"a","key":"k"}]')
-    os.symlink(tmp_path / "shared.json", layout.callers)
+    Path(layout.callers).symlink_to(tmp_path / "shared.json")
     assert _names(layout) == ["a"]
 
 
@@ -177,18 +177,18 @@ def test_an_edit_of_a_file_long_unchanged_counts_at_once(layout, monkeypatch, ho
     for _ in range(5):
         book.match("old-key")
     assert reads == []
-    old = os.stat(layout.callers) if how != "added" else None
+    old = Path(layout.callers).stat() if how != "added" else None
     new = json.dumps([{"name": "a", "key": "new-key"}])
     if how in {"in place", "added", "touched back"}:
         _write(layout, new)
     elif how == "by rename":
-        with open(f"{layout.callers}.new", "w") as file:
-            file.write(new)
-        os.replace(f"{layout.callers}.new", layout.callers)
+        edited = Path(f"{layout.callers}.new")
+        edited.write_text(new)
+        edited.rename(layout.callers)
     else:
-        os.unlink(layout.callers)
+        Path(layout.callers).unlink()
         if how == "replaced by a folder":
-            os.mkdir(layout.callers)
+            Path(layout.callers).mkdir()
     if how == "touched back":
         os.utime(layout.callers, ns=(old.st_atime_ns, old.st_mtime_ns))
     expected = NoMatch() if how in {"removed", "replaced by a folder"} else Principal(layout.root, "a")
@@ -247,7 +247,7 @@ def test_a_file_written_byte_by_byte_shows_old_new_or_nothing(layout):
     warned = []
     book = CallerBook([layout], warned.append)
     seen = set()
-    with open(layout.callers, "w+", buffering=1) as file:
+    with Path(layout.callers).open("w+", buffering=1) as file:
         file.write(old)
         file.flush()
         assert book.match("old-key-1234") == Principal(layout.root, "a")

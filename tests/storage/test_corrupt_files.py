@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from pathlib import Path
 
@@ -137,7 +138,7 @@ def test_callers(layout, data):
     for entry in found.entries:
         twins = [other for other in found.entries if other.key == entry.key]
         expected = callers.Principal(layout.root, entry.name) if len(twins) == 1 else None
-        match = _timed(lambda: book.match(entry.key))
+        match = _timed(functools.partial(book.match, entry.key))
         assert match == expected or (expected is None and isinstance(match, callers.Ambiguous))
 
 

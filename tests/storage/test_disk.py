@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from pathlib import Path
 
 import pytest
 import trio
@@ -11,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from tests.storage.file_systems import Recording
+from tests.storage.file_systems import Recording, names
 from volcanic.storage.disk import Append, Remove, Replace, open_disk, sweep_temps
-from volcanic.storage.filesystem import OsFileSystem
 
 
 class Gate(Recording):
@@ -41,7 +41,7 @@ async def _reached(gate):
 
 
 def _left(folder):
-    return sorted(name for name in os.listdir(folder) if name.startswith(".tmp-"))
+    return [name for name in names(folder) if name.startswith(".tmp-")]
 
 
 async def test_each_operation_does_what_it_says(tmp_path):
@@ -77,7 +77,7 @@ async def test_a_durable_replace_is_synced_before_and_after_it_gets_its_name(tmp
         await disk.submit(Replace(f"{tmp_path}/a", b"one", durable=True))
         done = list(fs.calls)
     temp = done[0][1]
-    assert os.path.dirname(temp) == str(tmp_path)
+    assert Path(temp).parent == tmp_path
     assert done == [
         ("create", temp),
         ("write", temp),
@@ -143,7 +143,7 @@ async def test_an_error_is_its_own_jobs_alone_and_stops_that_job(tmp_path):
     assert disk.batches == 2
     assert (tmp_path / "log").read_bytes() == b"before,"
     assert (tmp_path / "fine").read_bytes() == b"2"
-    assert sorted(os.listdir(tmp_path)) == ["fine", "first", "log"]
+    assert names(tmp_path) == ["fine", "first", "log"]
 
 
 async def test_a_cancelled_submitter_leaves_its_job_to_complete(tmp_path):
@@ -164,7 +164,7 @@ async def test_a_job_of_a_submitter_already_cancelled_is_not_begun(tmp_path):
             await disk.submit(Append(f"{tmp_path}/log", b"x"))
         assert scope.cancelled_caught
         await disk.submit()
-    assert os.listdir(tmp_path) == []
+    assert names(tmp_path) == []
 
 
 async def test_the_error_of_an_abandoned_job_is_logged(tmp_path):
@@ -208,7 +208,7 @@ async def test_a_submitter_that_is_cancelled_before_there_is_room_never_submitte
         with trio.move_on_after(0.05):
             await disk.submit(Append(f"{tmp_path}/log", b"x"))
         fs.open_up()
-    assert os.listdir(tmp_path) == ["first"]
+    assert names(tmp_path) == ["first"]
 
 
 async def test_the_loop_runs_on_while_the_disk_is_slow(tmp_path):
@@ -225,13 +225,13 @@ async def test_the_loop_runs_on_while_the_disk_is_slow(tmp_path):
 
 async def test_close_waits_for_what_was_submitted_even_when_cancelled(tmp_path):
     fs = Gate()
-    async with trio.open_nursery() as nursery:
-        async with open_disk(fs) as disk:
+    with trio.CancelScope() as scope:
+        async with open_disk(fs) as disk, trio.open_nursery() as nursery:
             nursery.start_soon(disk.submit, Replace(f"{tmp_path}/a", b"one", durable=True))
             await _reached(fs)
             threading.Timer(0.1, fs.open_up).start()
-            nursery.cancel_scope.cancel()
-        assert (tmp_path / "a").read_bytes() == b"one"
+            scope.cancel()
+    assert (tmp_path / "a").read_bytes() == b"one"
 
 
 async def test_close_gives_up_on_a_disk_that_hangs(tmp_path):
@@ -252,7 +252,7 @@ async def test_a_closed_disk_takes_nothing(tmp_path):
         pass
     with pytest.raises(trio.ClosedResourceError):
         await disk.submit(Append(f"{tmp_path}/log", b"x"))
-    assert os.listdir(tmp_path) == []
+    assert names(tmp_path) == []
 
 
 async def test_no_thread_outlives_the_disk(tmp_path):
@@ -286,7 +286,7 @@ async def test_the_same_operation_twice_leaves_no_temp_file(tmp_path):
     op = Replace(f"{tmp_path}/a", b"one", durable=True)
     async with open_disk() as disk:
         await disk.submit(op, op)
-    assert os.listdir(tmp_path) == ["a"]
+    assert names(tmp_path) == ["a"]
 
 
 async def test_a_replaced_file_is_appended_to_anew(tmp_path):
@@ -295,8 +295,7 @@ async def test_a_replaced_file_is_appended_to_anew(tmp_path):
         await disk.submit(Append(path, b"old,", keep_open=True))
         await disk.submit(Replace(path, b"new,", durable=False), Append(path, b"more", keep_open=True))
         await disk.submit(Remove(path), Append(path, b"again", keep_open=True))
-    with open(path, "rb") as file:
-        assert file.read() == b"again"
+    assert (tmp_path / "live").read_bytes() == b"again"
 
 
 async def test_handles_kept_open_are_few(tmp_path):
@@ -321,7 +320,7 @@ def test_leftover_temp_files_are_swept_by_age(tmp_path):
         at = (tmp_path / name).stat().st_mtime - age
         os.utime(tmp_path / name, (at, at))
     assert sweep_temps(str(tmp_path), 60) == 1
-    assert sorted(os.listdir(tmp_path)) == [".tmp-bb-2", "task.json"]
+    assert names(tmp_path) == [".tmp-bb-2", "task.json"]
     assert sweep_temps(f"{tmp_path}/none", 60) == 0
 
 
@@ -333,10 +332,10 @@ def test_temp_files_of_the_disk_are_what_is_swept(tmp_path):
             await disk.submit(Replace(f"{tmp_path}/a", b"one", durable=True))
 
     trio.run(interrupted)
-    temp = os.path.basename(fs.calls[0][1])
+    temp = Path(fs.calls[0][1]).name
     (tmp_path / temp).write_bytes(b"left by a crash")
     assert sweep_temps(str(tmp_path), 0) == 1
-    assert os.listdir(tmp_path) == ["a"]
+    assert names(tmp_path) == ["a"]
 
 
 _ops = st.one_of(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import errno
-import os
 
 import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.storage.file_systems import CALLS, Failing, PowerCut, ShortWrites
+from tests.storage.file_systems import CALLS, Failing, PowerCut, ShortWrites, names
 from volcanic.storage.batch import BatchWriter
 from volcanic.storage.disk import Append, Replace, open_disk
 
@@ -125,7 +124,7 @@ async def test_a_failing_call_fails_its_job_and_nothing_else(tmp_path, name, num
         assert all(line in {OLD, NEW} for line in log.splitlines())
         assert log == b"" or log.endswith(b"\n")
     assert (tmp_path / "after").read_bytes() == NEW
-    assert [entry for entry in os.listdir(tmp_path) if entry.startswith(".tmp-")] == []
+    assert [entry for entry in names(tmp_path) if entry.startswith(".tmp-")] == []
     assert fs.open == {}
 
 
@@ -148,7 +147,7 @@ async def test_a_file_that_cannot_be_synced_gets_no_name(tmp_path):
         with pytest.raises(OSError, match="Input/output error"):
             await disk.submit(Replace(f"{tmp_path}/a", NEW, durable=True))
     assert (tmp_path / "a").read_bytes() == OLD
-    assert os.listdir(tmp_path) == ["a"]
+    assert names(tmp_path) == ["a"]
 
 
 async def test_a_durable_append_that_cannot_be_synced_is_not_success(tmp_path):
@@ -183,7 +182,7 @@ async def test_after_the_disk_was_full_writes_succeed_again(tmp_path):
                 await disk.submit(Replace(f"{tmp_path}/a", NEW, durable=True))
         fs.room = 1000
         await disk.submit(Replace(f"{tmp_path}/a", NEW, durable=True))
-    assert os.listdir(tmp_path) == ["a"]
+    assert names(tmp_path) == ["a"]
 
 
 async def test_a_defect_in_the_file_system_is_the_jobs_and_the_thread_lives_on(tmp_path):
@@ -198,7 +197,7 @@ async def test_a_defect_in_the_file_system_is_the_jobs_and_the_thread_lives_on(t
         with pytest.raises(ZeroDivisionError):
             await disk.submit(Replace(f"{tmp_path}/a", NEW, durable=True))
         await disk.submit(Replace(f"{tmp_path}/a", NEW, durable=True))
-    assert os.listdir(tmp_path) == ["a"]
+    assert names(tmp_path) == ["a"]
 
 
 @settings(max_examples=150, deadline=None)
@@ -235,5 +234,5 @@ async def test_any_fault_leaves_whole_files_and_honest_answers(tmp_path_factory,
     lines = (_read(folder / "log") or b"").splitlines()
     assert set(lines) <= {content for contents in possible.values() for content in contents}
     if name not in {"remove", "close"}:
-        assert [entry for entry in os.listdir(folder) if entry.startswith(".tmp-")] == []
+        assert [entry for entry in names(folder) if entry.startswith(".tmp-")] == []
     assert fs.open == {}

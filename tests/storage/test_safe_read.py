@@ -48,7 +48,7 @@ def test_what_is_no_file_is_refused_at_once_with_its_reason(tmp_path, kind, reas
     path = str(tmp_path / "x")
     listener = socket.socket(socket.AF_UNIX)
     if kind == "dangling":
-        os.symlink("nowhere", path)
+        Path(path).symlink_to("nowhere")
     elif kind == "below a file":
         Path(path).write_bytes(b"")
         path += "/y"
@@ -63,7 +63,7 @@ def test_what_is_no_file_is_refused_at_once_with_its_reason(tmp_path, kind, reas
     elif kind == "device":
         path = "/dev/zero"
     elif kind == "loop":
-        os.symlink(path, path)
+        Path(path).symlink_to(path)
     elif kind == "long name":
         path += "y" * 300
     started = time.monotonic()

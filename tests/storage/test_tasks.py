@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -106,8 +107,7 @@ GOOD = encode_record(_record())
     ],
 )
 def test_a_malformed_file_is_no_task(layout, data):
-    with open(layout.task(TASK_ID), "wb") as file:
-        file.write(data)
+    Path(layout.task(TASK_ID)).write_bytes(data)
     files = TaskFiles(layout)
     assert files.read(TASK_ID) is None
     assert files.read_head(TASK_ID) is None
@@ -117,14 +117,13 @@ def test_a_malformed_file_is_no_task(layout, data):
 def test_an_odd_file_is_no_task_and_holds_up_nobody(layout, kind):
     path = layout.task(TASK_ID)
     if kind == "folder":
-        os.mkdir(path)
+        Path(path).mkdir()
     elif kind == "fifo":
         os.mkfifo(path)
     elif kind == "loop":
-        os.symlink(path, path)
+        Path(path).symlink_to(path)
     else:
-        with open(path, "wb") as file:
-            file.write(GOOD)
+        Path(path).write_bytes(GOOD)
         os.truncate(path, 300 * 1024 * 1024)
     files = TaskFiles(layout)
     assert files.read(TASK_ID) is None
@@ -149,8 +148,7 @@ def test_an_odd_file_is_no_task_and_holds_up_nobody(layout, kind):
     ],
 )
 def test_what_is_no_task_id_is_never_looked_up(layout, task_id):
-    with open(layout.task(TASK_ID), "wb") as file:
-        file.write(GOOD)
+    Path(layout.task(TASK_ID)).write_bytes(GOOD)
     files = TaskFiles(layout)
     assert files.read(task_id) is None
     assert files.read_head(task_id) is None

@@ -36,9 +36,13 @@ def _user(text):
     return json.dumps({"role": "user", "content": [{"type": "text", "text": text}], "timestamp": 1}).encode()
 
 
+def _only(folder):
+    (path,) = Path(folder).iterdir()
+    return path
+
+
 def _lines(folder):
-    (path,) = Path(folder).glob("*.jsonl")
-    return [json.loads(line) for line in path.read_bytes().splitlines()]
+    return [json.loads(line) for line in _only(folder).read_bytes().splitlines()]
 
 
 def _put(folder, *entries, name="2026-01-01_x.jsonl", end="\n"):
@@ -95,7 +99,7 @@ async def test_the_file_comes_with_the_first_message_and_has_the_format_of_versi
     assert entries[0]["message"] == json.loads(_user("one"))
     assert entries[2]["modelId"] == "faux-1"
     assert _texts(TranscriptFile(folder).load()) == ["one", "two", "three"]
-    assert Path(folder).stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "sessions/folder-a2a-x_c").stat().st_mode & 0o777 == 0o700
 
 
 async def test_a_session_resumes_where_it_was(tmp_path):
@@ -115,7 +119,7 @@ async def test_the_newest_file_of_a_folder_is_the_session(tmp_path):
 async def test_a_torn_last_line_is_lost_alone_and_reported_once(tmp_path):
     folder = f"{tmp_path}/s"
     await _append(folder, "one", "two", "three")
-    (path,) = Path(folder).iterdir()
+    path = _only(folder)
     os.truncate(path, path.stat().st_size - 20)
     with capture_logs() as logs:
         assert await _append(folder, "four") == ["one", "two"]
@@ -129,7 +133,7 @@ async def test_a_torn_last_line_is_lost_alone_and_reported_once(tmp_path):
 async def test_a_last_line_without_its_newline_is_kept_and_ended(tmp_path):
     folder = f"{tmp_path}/s"
     await _append(folder, "one", "two")
-    (path,) = Path(folder).iterdir()
+    path = _only(folder)
     os.truncate(path, path.stat().st_size - 1)
     with capture_logs() as logs:
         assert await _append(folder, "three") == ["one", "two"]
@@ -142,7 +146,7 @@ async def test_any_cut_loses_at_most_the_torn_line(tmp_path_factory, data):
     folder = str(tmp_path_factory.mktemp("s"))
     texts = ["one", "two", "three"]
     await _append(folder, *texts)
-    (path,) = Path(folder).iterdir()
+    path = _only(folder)
     content = path.read_bytes()
     header = content.index(b"\n")
     cut = data.draw(st.integers(header, len(content)))
@@ -219,7 +223,7 @@ async def test_entries_that_point_at_themselves_or_ahead_do_not_loop(tmp_path):
     assert await _append(f"{tmp_path}/s") == ["one", "two"]
 
 
-async def test_a_compaction_stands_for_what_it_summed_up(tmp_path):
+def test_a_compaction_stands_for_what_it_summed_up(tmp_path):
     _put(
         f"{tmp_path}/s",
         _message("a", None, "one"),
@@ -242,7 +246,7 @@ async def test_a_compaction_stands_for_what_it_summed_up(tmp_path):
     assert _texts(rest) == ["two", "three"]
 
 
-async def test_what_an_extension_says_to_the_model_is_a_users_message(tmp_path):
+def test_what_an_extension_says_to_the_model_is_a_users_message(tmp_path):
     custom = {"type": "custom_message", "parentId": None, "timestamp": "odd", "customType": "x"}
     _put(
         f"{tmp_path}/s",

@@ -30,7 +30,7 @@ class Job(Protocol):
     def ops(self) -> Sequence[Op]:
         """What to do, in order."""
 
-    error: BaseException | None
+    error: Exception | None
 
 
 @final
@@ -42,7 +42,7 @@ class _Temp:
     def __init__(self, path: str) -> None:
         self.path = path
         self.handle = -1
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
 
 
 @final
@@ -67,7 +67,7 @@ class BatchWriter:
             try:
                 for op in job.ops:
                     self._perform(job, op, prepared)
-            except BaseException as error:  # noqa: BLE001 - one job's failure is its own; the thread serves the next
+            except Exception as error:  # noqa: BLE001 - one job's failure is its own; the thread serves the next
                 job.error = error
                 for temp in prepared:
                     self._discard(temp)
@@ -104,7 +104,7 @@ class BatchWriter:
         try:
             temp.handle = self._create(temp.path, op)
             self._write(temp.handle, op.data)
-        except BaseException as error:  # noqa: BLE001 - raised by whoever puts the file in place
+        except Exception as error:  # noqa: BLE001 - raised by whoever puts the file in place
             temp.error = error
         return temp
 
@@ -168,7 +168,7 @@ class BatchWriter:
             try:
                 handles.append(self._fs.open_folder(path))
                 waiting.append(jobs)
-            except BaseException as error:  # noqa: BLE001 - an unsynced folder fails the jobs that named something in it
+            except Exception as error:  # noqa: BLE001 - an unsynced folder fails the jobs that named something in it
                 _fail(jobs, error)
         closing.extend(handles)
         handles.extend(handle for handle, _ in appended)
@@ -237,7 +237,7 @@ class BatchWriter:
             self._fs.close(handle)
 
 
-def _fail(jobs: Sequence[Job], error: BaseException) -> None:
+def _fail(jobs: Sequence[Job], error: Exception) -> None:
     for job in jobs:
         if job.error is None:
             job.error = error

@@ -49,7 +49,7 @@ class _Job:
 
     def __init__(self, ops: tuple[Op, ...], task: trio.lowlevel.Task) -> None:
         self.ops = ops
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
         self.task: trio.lowlevel.Task | None = task
 
 
@@ -152,15 +152,11 @@ class Disk:
         writer.close()
         _tell(token, self._done.set)
 
-    async def _close(self, seconds: float) -> None:
+    def _end(self) -> None:
+        """Take no more, and have the thread end when it has done what it was given."""
         self._closed = True
         self._admit(len(self._waiting))
         self._queue.put(None)
-        with trio.move_on_after(seconds) as scope:
-            scope.shield = True
-            await self._done.wait()
-        if scope.cancelled_caught:
-            _log.error("the disk did not take everything in time", seconds=seconds, waiting=self.waiting())
 
 
 def _tell(token: trio.lowlevel.TrioToken, call: Callable[[], None]) -> None:
@@ -188,7 +184,11 @@ async def open_disk(
     try:
         yield disk
     finally:
-        await disk._close(drain_seconds)  # noqa: SLF001
+        disk._end()  # noqa: SLF001
+        with trio.CancelScope(deadline=trio.current_time() + drain_seconds, shield=True) as scope:
+            await disk._done.wait()  # noqa: SLF001
+        if scope.cancelled_caught:
+            _log.error("the disk did not take everything in time", seconds=drain_seconds, waiting=disk.waiting())
 
 
 def sweep_temps(folder: str, older_than: float) -> int:

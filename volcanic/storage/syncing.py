@@ -20,7 +20,7 @@ class _Round:
         self._sync = sync
         self._handles = handles
         self._left = itertools.count()
-        self.errors: list[BaseException | None] = [None] * len(handles)
+        self.errors: list[Exception | None] = [None] * len(handles)
         self.done: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def take_part(self) -> None:
@@ -28,7 +28,7 @@ class _Round:
         while (index := next(self._left)) < len(handles):
             try:
                 self._sync(handles[index])
-            except BaseException as error:  # noqa: BLE001 - whatever it is, the file is not durable and its job must hear of it
+            except Exception as error:  # noqa: BLE001 - whatever it is, the file is not durable and its job must hear of it
                 self.errors[index] = error
 
 
@@ -43,7 +43,7 @@ class SyncPool:
         self._threads: list[threading.Thread] = []
         self._rounds: queue.SimpleQueue[_Round | None] = queue.SimpleQueue()
 
-    def sync(self, handles: Sequence[int]) -> list[BaseException | None]:
+    def sync(self, handles: Sequence[int]) -> list[Exception | None]:
         """Sync all handles; return for each the error it met, or None when it is durable."""
         part = _Round(self._sync, handles)
         helping = min(self._limit, len(handles) - 1)
