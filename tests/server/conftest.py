@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import shutil
 import socket
+import subprocess
 from functools import partial
 
 import attrs
@@ -172,3 +174,35 @@ def captured():
     """Return the log lines of the test as dictionaries."""
     with structlog.testing.capture_logs() as lines:
         yield lines
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("needs the openssl program to make a certificate")
+    folder = tmp_path_factory.mktemp("tls")
+    certfile, keyfile = folder / "cert.pem", folder / "key.pem"
+    subprocess.run(
+        [
+            openssl,
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=localhost",
+            "-addext",
+            "subjectAltName=DNS:localhost",
+            "-keyout",
+            keyfile,
+            "-out",
+            certfile,
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return str(certfile), str(keyfile)

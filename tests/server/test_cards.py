@@ -102,7 +102,7 @@ async def test_the_public_card_with_a_key(server):
 
 async def test_the_extended_card_is_the_workspaces_own(server):
     skill = AgentSkill(id="s", name="Scheduling", description="Books slots.", tags=["calendar"])
-    server.cards.own = OwnCard("Eugene's assistant", "Schedules meetings.", [skill])
+    server.cards.own = OwnCard("Eugene's assistant", "Schedules meetings.", (skill,))
     answer = await server.request("GET", "/a2a/v1/extendedAgentCard")
     assert (answer.json["name"], answer.json["description"]) == ("Eugene's assistant", "Schedules meetings.")
     assert answer.json["skills"] == [

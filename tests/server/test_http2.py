@@ -1,9 +1,7 @@
 """HTTP/2, well-behaved and not. Clients speak it by prior knowledge; TLS and ALPN have a test of their own."""
 
 import json
-import shutil
 import ssl
-import subprocess
 from contextlib import asynccontextmanager
 
 import h2.errors
@@ -243,38 +241,6 @@ async def test_noise_after_the_preface_ends_its_connection_alone(start):
         answer = await h2c.talk(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + noise)
         assert b"HTTP/1.1" not in answer
     assert (await h2c.request("GET", "/healthz")).status == 200
-
-
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory):
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("needs the openssl program to make a certificate")
-    folder = tmp_path_factory.mktemp("tls")
-    certfile, keyfile = folder / "cert.pem", folder / "key.pem"
-    subprocess.run(
-        [
-            openssl,
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            "/CN=localhost",
-            "-addext",
-            "subjectAltName=DNS:localhost",
-            "-keyout",
-            keyfile,
-            "-out",
-            certfile,
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return str(certfile), str(keyfile)
 
 
 @pytest.mark.parametrize("alpn", ["h2", "http/1.1", None])

@@ -2,11 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from volcanic.config import DEFAULT_INPUT_MODES
 from volcanic.protocol import ids, timestamps
 from volcanic.protocol.errors import A2AError, ErrorKind
 from volcanic.server import paging
 from volcanic.server.media_types import MediaTypes
-from volcanic.server.settings import DEFAULT_INPUT_MODES
 
 
 @given(st.floats(0, 4e9), st.integers(0, 255), st.binary(min_size=16, max_size=16))

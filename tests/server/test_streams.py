@@ -6,9 +6,10 @@ import trio
 from actors.messages import End
 from tests.server.conftest import post, receive_until, send_body, until_closed
 from tests.server.fakes import TASK_ID, FakeStream, event, task
+from volcanic.config import CancelOnDisconnect
 from volcanic.protocol import sse
 from volcanic.protocol.errors import A2AError, ErrorKind
-from volcanic.server.settings import CancelOnDisconnect, ListenerSettings, ServerSettings
+from volcanic.server.settings import ListenerSettings, ServerSettings
 
 MESSAGE = {"role": "ROLE_USER", "messageId": "m1", "parts": [{"text": "hi"}]}
 SNAPSHOT = b'{"task":' + bytes(task("TASK_STATE_WORKING")) + b"}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import math
 import socket
-import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from time import time
 from typing import Any
@@ -21,6 +20,7 @@ from hypercorn.trio.worker_context import WorkerContext
 
 from volcanic.server.connection import Connection
 from volcanic.server.settings import ListenerSettings
+from volcanic.server.tls import server_context
 from volcanic.server.transport import PlainTransport, TlsTransport, Transport
 
 ACCEPT_BURST = 64
@@ -73,7 +73,7 @@ class Listener:
         self._settings = settings
         self._config = HttpConfig()
         self._context = WorkerContext(None)
-        self._tls = _tls_context(settings)
+        self._tls = server_context(settings.certfile, settings.keyfile) if settings.certfile else None
         self.connections: set[Connection] = set()
         self._room = trio.lowlevel.ParkingLot()
         self._warned = -math.inf
@@ -172,14 +172,6 @@ class Listener:
             connection.abort()
 
 
-def _tls_context(settings: ListenerSettings) -> ssl.SSLContext | None:
-    if not settings.certfile:
-        return None
-    config = Config()
-    config.certfile, config.keyfile = settings.certfile, settings.keyfile
-    return config.create_ssl_context()
-
-
 async def serve(
     listening: Sequence[socket.socket],
     app: App,
@@ -194,8 +186,8 @@ async def serve(
 
     `on_drain` is called when the drain begins, so that the application can end what would never end by itself. `admit`
     sees each accepted socket and may turn it away (a Unix socket's peer credentials).
-    Returns at latest `drain_seconds` after `stopping`, and at once when cancelled. Raises `ssl.SSLError` or `OSError`
-    for a certificate that cannot be used.
+    Returns at latest `drain_seconds` after `stopping`, and at once when cancelled. Raises `CertificateError` when
+    the certificate cannot be used.
     """
     listener = Listener(app, settings, admit)
     try:

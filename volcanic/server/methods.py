@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from actors.messages import CancelTask, GetTask, ListTasks, Send, Subscribe
 from actors.owners_port import EventStream, Owners
+from volcanic.config import CancelOnDisconnect
 from volcanic.protocol import hops, ids
 from volcanic.protocol.errors import A2AError, ErrorKind
 from volcanic.protocol.methods import PUSH_CONFIG_METHODS, Params
@@ -28,7 +29,7 @@ from volcanic.protocol.types import (
 )
 from volcanic.server import paging
 from volcanic.server.media_types import MediaTypes
-from volcanic.server.settings import CancelOnDisconnect, ServerSettings
+from volcanic.server.settings import ServerSettings
 from volcanic.storage.callers import Principal
 
 PAGE_SIZE: Final = 50

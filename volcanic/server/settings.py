@@ -1,42 +1,12 @@
-"""What the server needs to know, gathered by the composition root from the product's settings."""
+"""What the server needs to know, taken from the product's settings by the composition root."""
 
 from __future__ import annotations
 
-import enum
-
 import attrs
 
-DEFAULT_INPUT_MODES = (
-    "text/*",
-    "image/*",
-    "audio/*",
-    "video/*",
-    "application/octet-stream",
-    "application/json",
-    "application/pdf",
-    "application/xml",
-    "application/yaml",
-    "application/zip",
-    "application/gzip",
-    "application/x-tar",
-    "application/msword",
-    "application/vnd.ms-excel",
-    "application/vnd.ms-powerpoint",
-    "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-    "application/vnd.openxmlformats-officedocument.presentationml.presentation",
-    "application/vnd.oasis.opendocument.text",
-    "application/vnd.oasis.opendocument.spreadsheet",
-    "application/vnd.oasis.opendocument.presentation",
-)
+from volcanic.config import DEFAULT_INPUT_MODES, CancelOnDisconnect, CardSettings
 
-
-class CancelOnDisconnect(enum.StrEnum):
-    """Which runs end when the client that asked for them drops its connection (`A2A__CancelOnDisconnect`)."""
-
-    BLOCKING = "blocking"
-    ALWAYS = "always"
-    NEVER = "never"
+__all__ = ["CancelOnDisconnect", "ListenerSettings", "ServerSettings"]
 
 
 @attrs.frozen
@@ -44,7 +14,9 @@ class ListenerSettings:
     """Bounds on connections; times in seconds.
 
     `certfile` and `keyfile` turn TLS on (HTTP/2 by ALPN); `h2c` lets clients speak HTTP/2 without TLS by prior
-    knowledge.
+    knowledge. `header_seconds` bounds the TLS handshake, the wait for a first request and each request head;
+    `keep_alive_seconds` the wait for the next request; `send_seconds` a write that makes no progress; `linger_seconds`
+    how long the rest of an unwanted request is read; `drain_seconds` how long a stop waits for what is running.
     """
 
     connections: int = 4096
@@ -63,12 +35,13 @@ class ServerSettings:
     """What shapes the public interface; times in seconds, sizes in bytes.
 
     `public_url` is the external base URL without a trailing slash, or empty to build it from each request.
-    `booted` is when the service started (unix seconds): the public card's Last-Modified.
+    `send_seconds` bounds a SendMessage that waits for its task, `call_seconds` every other call. `booted` is when the
+    service started (unix seconds): the public card's Last-Modified.
     """
 
     public_url: str = ""
-    card_name: str = "Volcanic assistant"
-    card_description: str = "A personal assistant that other agents can talk to."
+    card_name: str = CardSettings().name
+    card_description: str = CardSettings().description
     input_modes: tuple[str, ...] = DEFAULT_INPUT_MODES
     cancel_on_disconnect: CancelOnDisconnect = CancelOnDisconnect.BLOCKING
     body_bytes: int = 32 * 1024 * 1024
