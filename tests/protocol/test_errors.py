@@ -28,6 +28,19 @@ SPEC = {
     "UNAVAILABLE": (-32050, 503),
     "LIMITED": (-32051, 429),
 }
+HTTP_ONLY = {
+    "UNAUTHENTICATED": (-32000, 401),
+    "NOT_FOUND": (-32601, 404),
+    "METHOD_NOT_ALLOWED": (-32600, 405),
+    "UNSUPPORTED_MEDIA_TYPE": (-32005, 415),
+    "BODY_TOO_LARGE": (-32600, 413),
+    "BODY_TIMEOUT": (-32600, 408),
+    "NOT_STORED": (-32603, 500),
+}
+
+
+def test_what_http_refuses_has_its_own_statuses():
+    assert {kind.name: row[:2] for kind, row in TABLE.items() if kind.name not in SPEC} == HTTP_ONLY
 
 
 @pytest.mark.parametrize("name", SPEC)
@@ -47,7 +60,6 @@ def test_a_jsonrpc_error_is_http_200_but_for_what_http_itself_refuses():
         "BODY_TOO_LARGE": 413,
         "LIMITED": 429,
     }
-    assert TABLE[ErrorKind.UNSUPPORTED_MEDIA_TYPE][:2] == (-32005, 415)
 
 
 def test_every_kind_has_a_row_with_a_text_of_its_own():

@@ -284,6 +284,11 @@ def test_brackets_in_strings_are_no_nesting():
     read("SendMessage", (NESTED % json.dumps("[{" * 10_000)).encode())
 
 
+def test_the_longest_list_is_still_read_for_nulls():
+    parts = [{"text": "x", "raw": None}] * nulls.ITEMS
+    assert len(read("SendMessage", json.dumps(send(parts=parts)).encode()).message.parts) == nulls.ITEMS
+
+
 def test_a_long_list_is_not_read_for_nulls_item_by_item():
     raw = json.dumps({"message": {"parts": [{"text": None}] * (nulls.ITEMS + 1)}}).encode()
     assert b'"text":null' in nulls.without(raw.replace(b" ", b""), types.SendMessageRequest)

@@ -109,6 +109,11 @@ def test_an_event_over_the_limit_is_refused_in_any_form():
             read(bytewise(stream), limit=100)
 
 
+def test_an_event_at_the_limit_is_taken():
+    assert read([b"data: " + b"x" * 94 + b"\n\n"], limit=100) == [Event(b"x" * 94)]
+    assert sse.EVENT_BYTES == 64 << 20
+
+
 def test_the_limit_is_for_one_event_not_for_the_stream():
     stream = (b": comment\nunknown: x\n" + b"data: " + b"x" * 50 + b"\n\n") * 100
     assert len(read([stream], limit=100)) == 100
