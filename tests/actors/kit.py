@@ -6,7 +6,7 @@ import itertools
 import json
 import secrets
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,13 @@ CALLER = "alice"
 _numbers = itertools.count(1)
 
 
+async def until(check: Callable[[], bool], seconds: float = 5.0) -> None:
+    """Wait until `check` holds."""
+    with trio.fail_after(seconds):
+        while not check():  # noqa: ASYNC110 - what is waited for has no event of its own
+            await trio.sleep(0.005)
+
+
 class Slot:
     """One slot's folder and socket, through several incarnations."""
 
@@ -54,8 +61,8 @@ class Slot:
         self._settings = OwnerSettings(**settings)
 
     @asynccontextmanager
-    async def alive(self, *, drain: bool = True) -> AsyncIterator[Contexts]:
-        """One incarnation; leaving it with `drain` false drops it in the middle of whatever it does."""
+    async def alive(self) -> AsyncIterator[Contexts]:
+        """One incarnation; leaving it stops it as a slot is stopped without patience."""
         self.incarnation += 1
         async with open_disk() as disk, trio.open_nursery() as nursery:
             model = echo_model() if self._script is None else scripted_model(json.dumps(self._script).encode())
@@ -84,6 +91,11 @@ class Slot:
             )
             yield self.contexts
             nursery.cancel_scope.cancel()
+
+    def snapshot(self) -> dict[Path, bytes]:
+        """Return what a process that was killed now would leave."""
+        files = [Path(self.live_path), *Path(self.layout.tasks).iterdir()]
+        return {path: path.read_bytes() for path in files}
 
     def record(self, task_id: str) -> dict[str, Any]:
         """Return a task file."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.actors.kit import Slot, cancel, decoded, drained, edge, get, send, subscribe
+from tests.actors.kit import decoded, edge, send
 
 
 async def test_a_context_remembers_after_its_session_was_evicted(make_slot):

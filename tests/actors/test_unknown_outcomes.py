@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import trio
 
-from tests.actors.kit import decoded, drained, edge, get, send, subscribe
+from tests.actors.kit import decoded, drained, edge, get, send, subscribe, until
 
 SCRIPT = {
     "rules": [
@@ -101,21 +99,13 @@ async def test_a_blocked_sender_is_answered_by_the_successor_of_its_slot(make_sl
     async with edge(slot.path) as owners, trio.open_nursery() as nursery:
         async with slot.alive() as contexts:
             nursery.start_soon(ask, owners)
-            with trio.fail_after(5):
-                while not len(contexts.runs):
-                    await trio.sleep(0.005)
-            await trio.sleep(0.05)
-            crash = Path(slot.live_path).read_bytes()
-            held = {path.name: path.read_bytes() for path in Path(slot.layout.tasks).iterdir()}
-        # What the graceful end of this incarnation wrote is taken back: the process was killed.
-        Path(slot.live_path).write_bytes(crash)
-        for name, content in held.items():
-            Path(slot.layout.tasks, name).write_bytes(content)
-        assert not answers or answers[0]["status"]["state"] == "TASK_STATE_FAILED"
+            await until(lambda: len(contexts.runs) == 1 and len(slot.snapshot()) == 2)
+            killed = slot.snapshot()
+        # What the end of this incarnation wrote is taken back: its process was killed.
+        for path, content in killed.items():
+            path.write_bytes(content)
         async with slot.alive():
-            with trio.fail_after(10):
-                while not answers:
-                    await trio.sleep(0.01)
+            await until(lambda: bool(answers), 10)
     assert answers[0]["status"]["state"] == "TASK_STATE_FAILED"
     assert answers[0]["status"]["message"]["parts"] == [{"text": "server restarted"}]
 
@@ -146,9 +136,7 @@ async def test_a_read_whose_link_breaks_is_asked_again(make_slot, make_wire):
             task = decoded(await owners.send_message(send(slot, "long", return_immediately=True), 10))["task"]
         await nursery.start(wire.run)
         async with edge(wire.path, files=slot.files) as owners:
-            with trio.fail_after(5):
-                while not owners.ready():
-                    await trio.sleep(0.005)
+            await until(owners.ready)
             wire.cut_up = wire.up + 20
             read = decoded(await owners.get_task(get(slot, task["id"]), 10))
             assert wire.cuts == 1, "the fault did not fire"

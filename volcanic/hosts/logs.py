@@ -9,7 +9,7 @@ import traceback
 import structlog
 
 from supervisors.events import Event, EventKind
-from supervisors.exits import ProcessExited
+from supervisors.exits import ExitKind, ProcessExited
 from volcanic.redact import scrub_event
 
 _log = structlog.get_logger("volcanic")
@@ -57,7 +57,8 @@ def log_child(event: Event) -> None:
         "exit": None if event.exit is None else str(event.exit),
     }
     error = None if event.exit is None else event.exit.error
-    if event.kind is EventKind.STARTED or (event.kind is EventKind.EXITED and event.asked):
+    normal = event.exit is not None and event.exit.kind is not ExitKind.ABNORMAL
+    if event.kind is EventKind.STARTED or (event.kind is EventKind.EXITED and (event.asked or normal)):
         _log.debug(event.kind.value, **details)
     elif event.kind is EventKind.RESTARTING:
         _log.info(event.kind.value, delay=event.delay, **details)
