@@ -4,7 +4,7 @@ import json
 
 import pytest
 from a2a.types import a2a_pb2
-from google.protobuf import json_format  # type: ignore[import-untyped]
+from google.protobuf import json_format
 
 from volcanic.protocol import cards
 from volcanic.protocol.types import encode

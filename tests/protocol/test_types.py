@@ -7,7 +7,7 @@ import json
 import msgspec
 import pytest
 from a2a.types import a2a_pb2
-from google.protobuf import json_format  # type: ignore[import-untyped]
+from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
 
