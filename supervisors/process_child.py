@@ -203,11 +203,13 @@ class ProcessChild:
                 with self._monitor.watch(memory, current.doom):
                     status = await self._live(current, ready)
             finally:
-                if current.process.status is None:
-                    with trio.move_on_after(self.stop_seconds, shield=True):
-                        await self._stop(current)
-                current.abandon_answers()
-                current.channel.close()
+                try:
+                    if current.process.status is None:
+                        with trio.move_on_after(self.stop_seconds, shield=True):
+                            await self._stop(current)
+                finally:
+                    current.abandon_answers()
+                    current.channel.close()
         finally:
             memory.close()
             self._current = None

@@ -175,6 +175,10 @@ class Service:
         return found
 
     def close(self) -> None:
+        """End it the way a user does; what does not end in a second is killed."""
+        self.process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(1.0)
         for pid in self.members():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -7,6 +7,7 @@ itself is told as lines `{"event": ...}`. Workers do what an ask tells them to.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import random
@@ -239,6 +240,10 @@ class Root:
                 nursery.start_soon(one)
         return done
 
+    async def do_hold_many(self, count: int):
+        for _ in range(count):
+            await self.forks.fork("hold", "extra", b"")
+
     async def do_fork_cancelled(self, seconds: float):
         with trio.move_on_after(seconds) as scope:
             await self.forks.fork("hold", "unwanted", b"")
@@ -273,10 +278,24 @@ ROLES = {
 }
 
 
+def fail_forks(names: list[str]) -> None:
+    """Have the kernel, as far as the launcher can tell, run out of processes for these children."""
+    fork = vars(launcher)["fork_child"]
+
+    def fail(birth) -> int:
+        if birth.name in names:
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return fork(birth)
+
+    vars(launcher)["fork_child"] = fail
+
+
 def main() -> int:
     control, options = socket.socket(fileno=int(sys.argv[1])), json.loads(sys.argv[2])
     if options.get("no_pidfd"):
         vars(launcher)["open_pidfd"] = lambda _pid: None
+    if options.get("forks_fail"):
+        fail_forks(options["forks_fail"])
     if options.get("root_ends") is not None:
         return launcher.launch(lambda _boot: options["root_ends"], ROLES)
     if options.get("root_raises"):

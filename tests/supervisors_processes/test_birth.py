@@ -113,6 +113,38 @@ def test_launcher_out_of_descriptors_says_so_and_goes_on(service):
     assert len(open_descriptors(service.launcher)) == held
 
 
+def test_kernel_without_processes_refuses_one_fork_and_nothing_else(start):
+    service = start({"forks_fail": ["extra"]}).up()
+    assert "Resource temporarily unavailable" in service.do("fork", "hold", "")["error"]
+    assert service.do("ask", 0, "facts")["incarnation"] == 1
+    assert not service.zombies()
+
+
+def test_worker_that_cannot_be_forked_ends_the_service_with_the_reason(start):
+    service = start({"forks_fail": ["w-1"]})
+    assert service.wait_end() == 1
+    assert "Resource temporarily unavailable" in service.stderr()
+    assert not service.members()
+
+
+def test_root_that_cannot_be_forked_ends_the_launcher_with_the_reason(start):
+    service = start({"forks_fail": ["root"]})
+    assert service.wait_end() == 1
+    assert "LauncherError: cannot fork root: " in service.stderr()
+
+
+def test_stop_signal_during_the_preload_starts_nothing(tmp_path):
+    (tmp_path / "stops.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\n")
+    program = (
+        "import sys\nfrom supervisors.launcher import launch\nsys.exit(launch(lambda boot: 0, {}, preload=['stops']))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOM, env=environment, capture_output=True, timeout=20, check=False
+    )
+    assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, b"")
+
+
 def test_full_fork_pipe_waits_and_every_request_is_served(service):
     service.kill(service.launcher, signal.SIGSTOP)
     forks = service.send("fork_many", 40, 100_000)

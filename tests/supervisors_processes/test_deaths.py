@@ -91,7 +91,7 @@ def test_worker_whose_launcher_is_stopped_leaves_when_root_dies(service):
 def test_root_killed_in_the_middle_of_many_forks_leaves_nothing(start):
     for _ in range(3):
         service = start().up()
-        forks = service.send("fork_many", 300, 100)
+        forks = service.send("hold_many", 300)
         wait_until(lambda: extra_children(service))  # noqa: B023 - awaited in the same round
         service.kill(service.root)
         assert service.wait_end() == 128 + signal.SIGKILL
@@ -102,7 +102,7 @@ def test_root_killed_in_the_middle_of_many_forks_leaves_nothing(start):
 def test_launcher_killed_in_the_middle_of_many_forks_leaves_nothing(start):
     for _ in range(3):
         service = start().up()
-        service.send("fork_many", 300, 100)
+        service.send("hold_many", 300)
         wait_until(lambda: extra_children(service))  # noqa: B023 - awaited in the same round
         service.kill(service.launcher)
         assert wait_until(lambda: not service.members()) < 1.0  # noqa: B023 - awaited in the same round

@@ -113,3 +113,14 @@ def test_other_things_in_the_way_are_left_alone(tmp_path):
         open_unix_listener(str(tmp_path / ("x" * 200)))
     with pytest.raises(ListenError, match="no such file or directory"):
         open_unix_listener(str(tmp_path / "no" / "s"))
+
+
+def test_second_address_in_use_closes_the_first(monkeypatch):
+    (taken,) = open_tcp_listeners("127.0.0.1", 0)
+    port = taken.getsockname()[1]
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in ("127.0.0.2", "127.0.0.1")]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_options: found)
+    with taken, pytest.raises(ListenError, match="address already in use"):
+        open_tcp_listeners("two", port)
+    with socket.socket() as free:
+        free.bind(("127.0.0.2", port))
