@@ -23,6 +23,8 @@ from volcanic.storage.callers import Principal
 
 RPC_PATHS = frozenset({"/a2a", "/a2a/"})
 PUSH_PATH = "/a2a/push/"
+PUSH_BYTES = 64 * 1024
+PUSH_SECONDS = 5.0
 PUBLIC_CARD_PATH = "/.well-known/agent-card.json"
 _NOT_FOUND = rest_error(A2AError(ErrorKind.NOT_FOUND))[1]
 
@@ -66,6 +68,7 @@ class App:
             if caller is not None:
                 await self._rpc.serve(request, caller)
         elif path.startswith(PUSH_PATH):
+            await request.skip_body(PUSH_BYTES, PUSH_SECONDS)
             await request.reply(404, JSON, _NOT_FOUND)
         elif path == rest.PREFIX or path.startswith(rest.PREFIX + "/"):
             caller = await self._admit(request)

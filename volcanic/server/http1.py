@@ -109,7 +109,9 @@ class Http1(H11Protocol):
             await self._maybe_recycle()
 
     def _closing(self, headers: Headers) -> Headers:
-        return [*headers, _CLOSE] if self.context.terminated.is_set() else headers
+        """Say so when this is the connection's last response: in a drain, and when part of the request is unread."""
+        last = self.context.terminated.is_set() or self.connection.their_state is h11.SEND_BODY
+        return [*headers, _CLOSE] if last else headers
 
     async def _write(self, headers: Headers, status: int, body: bytes) -> None:
         connection = cast("h11.Connection", self.connection)

@@ -200,6 +200,9 @@ async def serve(
                     task_status.started()
                     await stopping.wait()
                     accepting.cancel_scope.cancel()
+                # A socket that is open takes clients whom nobody will serve.
+                for sock in listening:
+                    sock.close()
                 on_drain()
                 await listener.drain()
             finally:

@@ -1,8 +1,8 @@
 """Streams out: an owner's events as server-sent events, with a comment on a quiet stream (design: "Quiet streams").
 
 A reader that does not keep up is dropped by itself: the owner ends a stream whose credit is used up, and a write that
-makes no progress drops the connection. Only a stream that reached its natural end is ended properly; any other is cut
-off, so that its client can tell.
+makes no progress drops the connection. A stream that reached its natural end, or that a stopping service cannot go on
+with, is ended properly; any other is cut off, so that its client can tell.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from actors.owners_port import EventStream
 from volcanic.protocol import sse
 from volcanic.protocol.errors import A2AError, ErrorKind
 from volcanic.server.http import HttpRequest
+
+_PROPER = frozenset({"", "drain"})
+"""Reasons of an owner's for which a stream is ended properly: the task is over, or the whole service stops."""
 
 _log = structlog.get_logger("volcanic.server")
 
@@ -50,6 +53,8 @@ class Streams:
                         await request.end_events()
                 finally:
                     self._live.discard(scope)
+            if scope.cancelled_caught:
+                await request.end_events()
 
     async def _send_events(self, request: HttpRequest, events: EventStream, prefix: bytes, suffix: bytes) -> bool:
         while True:
@@ -58,15 +63,15 @@ class Streams:
             if quiet.cancelled_caught:
                 await request.send_piece(sse.KEEPALIVE)
             elif isinstance(event, End):
-                if event.reason:
+                if event.reason not in _PROPER:
                     _log.info("stream cut off", reason=event.reason)
-                return not event.reason
+                return event.reason in _PROPER
             else:
                 data = b"".join((prefix, event.payload, suffix))
                 await request.send_piece(sse.encode_event(data, str(event.version) if event.version else None))
 
     def drain(self) -> None:
-        """Cut off every stream, now and from now on: this process is stopping and its clients reconnect to another."""
+        """End every stream, now and from now on: this process is stopping and its clients reconnect to another."""
         self._draining.set()
         for scope in self._live:
             scope.cancel()
