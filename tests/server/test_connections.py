@@ -8,6 +8,7 @@ import trio
 
 from tests.server.conftest import post, receive_until, send_body, until_closed
 from tests.server.fakes import FakeStream, event
+from volcanic.server import connection as connection_module
 from volcanic.server import listener as listener_module
 from volcanic.server.http1 import Http1
 from volcanic.server.settings import ListenerSettings, ServerSettings
@@ -165,6 +166,17 @@ async def test_continue_is_sent_only_when_the_body_is_wanted(server):
     async with await server.raw() as stream:
         await stream.send_all(head.replace(b"X-API-Key: k", b"X-API-Key: wrong"))
         assert (await receive_until(stream, b"\r\n\r\n")).startswith(b"HTTP/1.1 401 ")
+
+
+async def test_an_unwanted_body_is_not_read_for_ever(start, monkeypatch):
+    monkeypatch.setattr(connection_module, "LINGER_BYTES", 100_000)
+    server = await start(listener=ListenerSettings(linger_seconds=60))
+    async with await server.raw() as stream:
+        await stream.send_all(post(b"", key="wrong", length=10**9))
+        await receive_until(stream, b"UNAUTHENTICATED")
+        with trio.fail_after(5), pytest.raises(trio.BrokenResourceError):
+            while True:
+                await stream.send_all(b"x" * 50_000)
 
 
 async def test_slow_heads_are_cut_off_and_a_first_byte_restarts_no_clock(start):
