@@ -150,6 +150,7 @@ class Refusal(Frame, tag="refusal", kw_only=True):
     kind: str
     message: str
     field: str = ""
+    retry_after: float | None = None
 
 
 class Event(Frame, tag="event", kw_only=True):

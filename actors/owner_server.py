@@ -65,7 +65,13 @@ class Caller:
         """Refuse and close the call."""
         if self._connection.close_call(self.id):
             self._connection.outbox.put(
-                Refusal(id=self.id, kind=error.kind.value, message=error.message, field=error.field)
+                Refusal(
+                    id=self.id,
+                    kind=error.kind.value,
+                    message=error.message,
+                    field=error.field,
+                    retry_after=error.retry_after,
+                )
             )
 
     def open_stream(self, *, until_interrupted: bool) -> Subscription:

@@ -7,6 +7,7 @@ import uuid
 import msgspec
 from msgspec import UNSET
 
+from volcanic.protocol.states import allows
 from volcanic.protocol.timestamps import format_ms
 from volcanic.protocol.types import Message, Part, Role, Task, TaskState, TaskStatus
 from volcanic.storage.tasks import RunStamp, TaskRecord
@@ -77,6 +78,7 @@ def advanced(record: TaskRecord, task: Task, now: float) -> TaskRecord:
 
 def with_status(record: TaskRecord, state: TaskState, text: str, now: float) -> TaskRecord:
     """Return the record in another state, one version on; `text` (if any) is the status message."""
+    assert allows(record.task.status.state, state), f"{record.task.status.state} to {state}"
     message = agent_message(record.task, text) if text else UNSET
     status = TaskStatus(state=state, message=message, timestamp=format_ms(now))
     return advanced(record, msgspec.structs.replace(record.task, status=status), now)

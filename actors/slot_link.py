@@ -126,8 +126,10 @@ class SlotLink:
         match frame:
             case Answer(result=result):
                 open_call.result = result
-            case Refusal(kind=kind, message=message, field=field):
-                open_call.error = A2AError(ErrorKind(kind), message, field=field)
+            case Refusal():
+                open_call.error = A2AError(
+                    ErrorKind(frame.kind), frame.message, field=frame.field, retry_after=frame.retry_after
+                )
             case End(id=call_id):
                 open_call.events.append(frame)
                 self._open.pop(call_id, None)

@@ -8,6 +8,7 @@ from volcanic.protocol.types import TaskState
 S = TaskState
 LEGAL = {
     (S.UNSPECIFIED, S.SUBMITTED),
+    (S.UNSPECIFIED, S.WORKING),
     (S.SUBMITTED, S.WORKING),
     (S.SUBMITTED, S.FAILED),
     (S.SUBMITTED, S.CANCELED),

@@ -28,7 +28,7 @@ TREE = b"tree"
 MARGIN_SECONDS = 2.0
 """What an edge's patience with its clients has beyond the slots' patience with their runs."""
 
-GOODBYE_SECONDS = 1.0
+GOODBYE_SECONDS = 0.5
 """How long the last bytes to clients may take once every slot has stopped; who does not read by then is dropped."""
 
 

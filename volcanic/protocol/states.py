@@ -20,7 +20,7 @@ ACTIVE: Final = frozenset({TaskState.SUBMITTED, TaskState.WORKING})
 """A live run stands behind it; without one it is settled as failed."""
 
 TRANSITIONS: Final[dict[TaskState, frozenset[TaskState]]] = {
-    TaskState.UNSPECIFIED: frozenset({TaskState.SUBMITTED}),
+    TaskState.UNSPECIFIED: ACTIVE,
     TaskState.SUBMITTED: frozenset(
         {TaskState.WORKING, TaskState.FAILED, TaskState.CANCELED, TaskState.REJECTED},
     ),
