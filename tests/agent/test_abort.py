@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import attrs
 import pytest
 import trio
+from structlog.testing import capture_logs
 
 from tests.agent.kit import AnyTool, MemoryTranscript, Stage, answer_tool, assert_fit, shape
 from volcanic.agent.events import MessageEnd, Outcome
@@ -269,3 +270,32 @@ async def test_an_abort_that_comes_too_late_changes_nothing() -> None:
         stage.on_event = abort_at_the_end
         outcome = await stage.say("x")
     assert outcome == Outcome(VerdictState.COMPLETED, "x", "x")
+
+
+@pytest.mark.parametrize("steps", [[{"text": "x"}, {"delay": 9}], [{"tool": "hang"}]])
+async def test_a_disk_that_fails_as_well_does_not_hide_the_abort(
+    steps: list[dict[str, object]], autojump_clock: object
+) -> None:
+    stage = Stage({"rules": [{"textPrefix": "go", "steps": steps}]}, [answer_tool("hang", "", 1e6)])
+    outcomes: list[Outcome] = []
+
+    async def full() -> None:
+        raise OSError(28, "No space left on device")
+
+    async def say() -> None:
+        outcomes.append(await stage.say("go"))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(say)
+        await trio.sleep(1)
+        stage.transcript.point = full
+        stage.transcript.lossy = True
+        with capture_logs() as logs:
+            await stage.session.abort()
+    assert outcomes == [Outcome(VerdictState.CANCELED)]
+    assert len(logs) == 1
+    stage.transcript.point = idle
+    for again in ("here", "resumed"):
+        assert (await stage.say(again)).text == again
+        assert_fit(stage.model.asked[-1])
+        stage.open()
