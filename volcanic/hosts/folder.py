@@ -7,13 +7,14 @@ import os
 import zoneinfo
 from collections.abc import Sequence
 
+import trio
+
 from actors.asking import HeldWrites
 from volcanic.agent.bus import SessionBus
-from volcanic.agent.context_files import load_context
 from volcanic.agent.framing import external_frame, inbound_prompt, local_time
 from volcanic.agent.models.port import Model
 from volcanic.agent.session import AgentSession, Prompt
-from volcanic.agent.system_prompt import system_prompt
+from volcanic.agent.system_prompt import PromptSource
 from volcanic.agent.tools.verdicts import verdict_tools
 from volcanic.clock import Clock
 from volcanic.protocol.ids import scope
@@ -36,6 +37,8 @@ class FolderAssistant:
         self._disk = disk
         self._clock = clock
         self._zone, self._zone_name = time_zone(timezone)
+        self._tools = verdict_tools()
+        self._prompts = PromptSource(layout.root, self._tools, clock=clock)
 
     def prompt(self, caller: str, message: Message, task_id: str) -> Prompt:
         """Return a caller's message, framed, with the local time."""
@@ -45,10 +48,16 @@ class FolderAssistant:
     async def open(self, caller: str, context_id: str, held: HeldWrites) -> AgentSession:
         """Open or resume an isolated session; persona, instructions and memory are read now."""
         name = scope(SCOPE_PREFIX, caller, context_id)
-        tools = verdict_tools()
-        prompt = system_prompt(load_context(self._layout.root), tools, self._layout.root)
-        transcript = SessionTranscript(TranscriptFile(self._layout.session(name), self._layout.root), self._disk, held)
-        return AgentSession(self._model, tools, prompt, transcript, SessionBus(), session_id=name, clock=self._clock)
+        file = TranscriptFile(self._layout.session(name), self._layout.root)
+        return AgentSession(
+            self._model,
+            self._tools,
+            self._prompts.current(),
+            SessionTranscript(file, self._layout.session(name), self._disk, held),
+            SessionBus(),
+            session_id=name,
+            clock=self._clock,
+        )
 
     def redact(self, text: str) -> str:
         """Return a text without the keys of this workspace."""
@@ -59,14 +68,17 @@ class FolderAssistant:
 class SessionTranscript:
     """A session's transcript (`agent.transcript.TranscriptPort`) whose lines share trips to the disk with its task."""
 
-    def __init__(self, file: TranscriptFile, disk: Disk, held: HeldWrites) -> None:
+    def __init__(self, file: TranscriptFile, folder: str, disk: Disk, held: HeldWrites) -> None:
         self._file = file
+        self._folder = folder
         self._disk = disk
         self._held = held
 
     async def load(self) -> Sequence[bytes]:
-        """Return the messages so far."""
-        return self._file.load()
+        """Return the messages so far; a long transcript is read in a thread."""
+        if not os.path.isdir(self._folder):  # noqa: PTH112, ASYNC240 - one stat: most sessions are new
+            return self._file.load()
+        return await trio.to_thread.run_sync(self._file.load)
 
     async def append(self, messages: Sequence[bytes], *, last: bool) -> None:
         """Store messages; the last of a run wait for the task's outcome."""
