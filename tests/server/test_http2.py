@@ -50,7 +50,7 @@ async def test_requests_and_streams_share_a_connection(h2c):
 
 async def test_it_must_be_allowed(server):
     answer = await server.talk(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-    assert answer.startswith(b"HTTP/1.1 505 ")
+    assert answer.startswith(b"HTTP/1.1 400 ")
 
 
 async def test_a_large_body_and_a_large_answer(h2c):

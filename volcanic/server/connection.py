@@ -30,6 +30,8 @@ from volcanic.server.transport import Transport, peer_addresses
 
 SEND_CHUNK = 64 * 1024
 """A peer must take this many bytes within `send_seconds`."""
+HALF_CLOSE_SECONDS = 0.25
+"""How long a request may still be answered when the client has closed its sending half; then it counts as gone."""
 LINGER_BYTES = 1024 * 1024
 """How much of an unwanted request is read and thrown away before the connection is closed."""
 _LOST = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
@@ -95,6 +97,7 @@ class Connection(TCPServer):
         self._shaken = False
         self._dead = False
         self._discarded = -1
+        self._settled = trio.lowlevel.ParkingLot()
         self.idle = True
         self._header_clock_runs = True
 
@@ -111,6 +114,7 @@ class Connection(TCPServer):
                 self._reader.deadline = trio.current_time() + self._settings.header_seconds
                 with self._reader:
                     await self._read_data()
+                await self._finish_after_half_close()
                 await self._say_goodbye()
                 await self.protocol.handle(Closed())
                 nursery.cancel_scope.cancel()
@@ -125,6 +129,12 @@ class Connection(TCPServer):
                 return await self.transport.handshake()
         except (*_LOST, trio.TooSlowError):
             return None
+
+    async def _finish_after_half_close(self) -> None:
+        """Give what is being answered a moment: the peer may have closed its sending half only."""
+        if not self.idle and not self._dead and self._discarded < 0:
+            with trio.move_on_after(HALF_CLOSE_SECONDS):
+                await self._settled.park()
 
     async def _read_data(self) -> None:
         while data := await self.transport.receive():
@@ -156,6 +166,8 @@ class Connection(TCPServer):
             self._reader.deadline = trio.current_time() + self._settings.keep_alive_seconds if idle else float("inf")
         self.idle = idle
         self._header_clock_runs = False
+        if idle:
+            self._settled.unpark_all()
 
     async def _write(self, data: bytes) -> None:
         if not data or self._dead:
@@ -194,6 +206,7 @@ class Connection(TCPServer):
         if self._discarded >= 0:
             return
         self._discarded = 0
+        self._settled.unpark_all()
         if not self._dead and self.transport.send_eof():
             self._reader.deadline = trio.current_time() + self._settings.linger_seconds
         else:
@@ -218,5 +231,6 @@ class Connection(TCPServer):
     def abort(self) -> None:
         """Drop the connection at once, whatever it is doing."""
         self._dead = True
+        self._settled.unpark_all()
         self.transport.abort()
         self._reader.cancel()

@@ -60,7 +60,7 @@ class Http1(H11Protocol):
             if self.allow_h2c and request.target == b"*" and request.http_version == b"2.0":
                 trailing = cast("h11.Connection", self.connection).trailing_data[0]
                 raise H2ProtocolAssumedError(b"PRI * HTTP/2.0\r\n\r\n" + trailing)
-            await self._refuse(cast("h11.Connection", self.connection), 505)
+            await self._refuse(cast("h11.Connection", self.connection), 400)
             return
         await self.send(Updated(idle=False))
         self.exchange = Exchange(
@@ -109,9 +109,8 @@ class Http1(H11Protocol):
             await self._maybe_recycle()
 
     def _closing(self, headers: Headers) -> Headers:
-        """Say so when this is the connection's last response: in a drain, and when part of the request is unread."""
-        last = self.context.terminated.is_set() or self.connection.their_state is h11.SEND_BODY
-        return [*headers, _CLOSE] if last else headers
+        # Not for a body that is still on its way: whether it is depends on packets, and equal answers must stay equal.
+        return [*headers, _CLOSE] if self.context.terminated.is_set() else headers
 
     async def _write(self, headers: Headers, status: int, body: bytes) -> None:
         connection = cast("h11.Connection", self.connection)
