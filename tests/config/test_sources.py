@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import attrs
 import pytest
@@ -201,6 +202,9 @@ def test_paths_count_from_where_they_are_written(toml, tmp_path):
 
 def test_the_state_folder_is_the_systems_by_default():
     assert load({}, {"XDG_STATE_HOME": "/xdg"}, "/x").service.state_dir == "/xdg/volcanic"
+    one, other = ({"XDG_STATE_HOME": "/xdg", "VOLCANIC_WORKSPACE": path} for path in ("/a/my ws", "/b/my ws"))
+    assert re.fullmatch(r"/xdg/volcanic/myws-[0-9a-f]{8}", load({}, one, "/x").service.state_dir)
+    assert load({}, one, "/x").service.state_dir != load({}, other, "/x").service.state_dir
     assert load({}, {"XDG_STATE_HOME": "relative"}, "/x").service.state_dir.endswith("/.local/state/volcanic")
 
 

@@ -5,11 +5,10 @@ A flag wins over the environment, the environment over the file, the file over t
 
 from __future__ import annotations
 
+from volcanic.config.choices import DEFAULT_INPUT_MODES, CancelOnDisconnect
 from volcanic.config.settings import (
-    DEFAULT_INPUT_MODES,
     SETTINGS,
     A2ASettings,
-    CancelOnDisconnect,
     CardSettings,
     LimitSettings,
     ServiceSettings,

@@ -5,7 +5,6 @@ Sources: a2a.md#configuration; the design's command line. Durations are seconds,
 
 from __future__ import annotations
 
-import enum
 import functools
 from collections.abc import Callable, Iterator
 from typing import TypeVar, cast, final
@@ -13,42 +12,10 @@ from typing import TypeVar, cast, final
 import attrs
 
 from volcanic.config import values
+from volcanic.config.choices import DEFAULT_INPUT_MODES, CancelOnDisconnect
 
 T = TypeVar("T")
 
-
-class CancelOnDisconnect(enum.StrEnum):
-    """Which runs end when the client that asked for them drops its connection."""
-
-    BLOCKING = "blocking"
-    ALWAYS = "always"
-    NEVER = "never"
-
-
-DEFAULT_INPUT_MODES = (
-    "text/*",
-    "image/*",
-    "audio/*",
-    "video/*",
-    "application/octet-stream",
-    "application/json",
-    "application/pdf",
-    "application/xml",
-    "application/yaml",
-    "application/zip",
-    "application/gzip",
-    "application/x-tar",
-    "application/rtf",
-    "application/msword",
-    "application/vnd.ms-excel",
-    "application/vnd.ms-powerpoint",
-    "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-    "application/vnd.openxmlformats-officedocument.presentationml.presentation",
-    "application/vnd.oasis.opendocument.text",
-    "application/vnd.oasis.opendocument.spreadsheet",
-    "application/vnd.oasis.opendocument.presentation",
-)
 
 _MANY = 2**40
 _SPELLING = "spelling"
@@ -308,7 +275,7 @@ class ServiceSettings:
             "VOLCANIC_STATE",
             "Folder for sockets and live logs",
             values.text,
-            default="volcanic below the XDG state home",
+            default="a folder of the workspace's own in volcanic/ below the XDG state home",
             is_path=True,
         ),
     )

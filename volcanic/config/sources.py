@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import functools
+import hashlib
 import os
+import re
 import stat
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -71,15 +73,22 @@ def load(flags: Mapping[str, object], env: Mapping[str, str], folder: str) -> Se
     _check_together(settings, given)
     service = settings.service
     faux = service.faux or bool(service.faux_script)
-    state = service.state_dir or _default_state(env)
+    state = service.state_dir or default_state_dir(env, service.workspaces[0] if service.workspaces else "")
     return attrs.evolve(settings, service=attrs.evolve(service, faux=faux, state_dir=state))
 
 
-def _default_state(env: Mapping[str, str]) -> str:
+def default_state_dir(env: Mapping[str, str], workspace: str) -> str:
+    """Return where a service over this (first) workspace keeps its state: a folder of its own, so that several can run.
+
+    It is named after the workspace, with a hash of its whole path.
+    """
     home = env.get("XDG_STATE_HOME", "")
     if not os.path.isabs(home):  # noqa: PTH117 - the XDG rules: a relative one is ignored
         home = os.path.expanduser("~/.local/state")  # noqa: PTH111
-    return f"{home}/volcanic"
+    if not workspace:
+        return f"{home}/volcanic"
+    name = re.sub(r"[^A-Za-z0-9_-]", "", os.path.basename(workspace))[:32]  # noqa: PTH119
+    return f"{home}/volcanic/{name or 'workspace'}-{hashlib.sha256(os.fsencode(workspace)).hexdigest()[:8]}"
 
 
 def _take_flags(flags: Mapping[str, object], folder: str, given: dict[tuple[str, ...], _Given]) -> None:

@@ -63,7 +63,7 @@ def prepare(settings: Settings) -> Prepared:
     layouts = tuple(WorkspaceLayout(path) for path in dict.fromkeys(service.workspaces))
     for layout in layouts:
         _make(layout.root, layout.create)
-    state_dir = _state_dir(service, layouts[0])
+    state_dir = _state_dir(service.state_dir)
     locks = [
         _lock(f"{state_dir}/lock", f"the state folder {state_dir} is in use by another service: set VOLCANIC_STATE")
     ]
@@ -116,9 +116,8 @@ def _make(path: str, make: Callable[[], None]) -> None:
         raise StartError(f"the workspace {path} cannot be written: {error.strerror}") from None
 
 
-def _state_dir(service: ServiceSettings, first: WorkspaceLayout) -> str:
+def _state_dir(path: str) -> str:
     """Make the state folder, the user's alone, and return it."""
-    path = service.state_dir
     if len(os.fsencode(path)) > _SOCKET_PATH_BYTES:
         raise StartError(
             f"the state folder {path} has too long a path for sockets: set VOLCANIC_STATE to a shorter one"
