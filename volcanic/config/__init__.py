@@ -15,7 +15,7 @@ from volcanic.config.settings import (
     SettingDoc,
     Settings,
 )
-from volcanic.config.sources import ConfigError, load
+from volcanic.config.sources import ConfigError, default_state_dir, load
 
 __all__ = [
     "DEFAULT_INPUT_MODES",
@@ -28,5 +28,6 @@ __all__ = [
     "ServiceSettings",
     "SettingDoc",
     "Settings",
+    "default_state_dir",
     "load",
 ]
