@@ -48,8 +48,9 @@ def _unauthorized(reply):
 
 def test_without_a_valid_key_every_operation_is_refused_alike(service, alice):
     task = alice.send("long: stay", immediately=True)
-    answers = set()
+    bodies = set()
     for method, params in CALLS.items():
+        answers = set()
         for identity in (task["id"], str(uuid.uuid4())):
             for key in (None, *_bad_keys(alice.key)):
                 stranger = type(alice)(service.endpoint, key or "")
@@ -57,7 +58,9 @@ def test_without_a_valid_key_every_operation_is_refused_alike(service, alice):
                 stranger.headers = lambda headers=headers: {"A2A-Version": "1.0", **headers}
                 reply = stranger.exchange(method, _about(params, identity))
                 answers.add(str(_unauthorized(reply)))
-    assert len(answers) == 1, "answers tell known from unknown ids, or keys apart"
+                bodies.add(reply.body)
+        assert len(answers) == 1, f"{method}: answers tell known from unknown ids, or keys apart"
+    assert len(bodies) == 1, "the body is one for all"
     assert state_of(alice.get(task["id"])) == "WORKING"
     alice.call("CancelTask", {"id": task["id"]})
 
