@@ -23,6 +23,9 @@ class Asker(Protocol):
     on_leave: Callable[[], None] | None
     """Called when this very client leaves before its answer (never when its edge dies)."""
 
+    left: bool
+    """Whether it has left already; `on_leave` is not called then."""
+
     def answer(self, result: bytes) -> None:
         """Answer with the JSON of an A2A result."""
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
+import attrs
 import structlog
 import trio
 
 from actors import rendering
 from actors.asking import Asker, Ground, Workspace
-from actors.listing import Listing
+from actors.listing import FoundRow, Listing
 from actors.live_runs import LiveRuns
 from actors.messages import CancelTask, GetTask, ListPage, ListTasks, Send, Subscribe
 from actors.records import with_status
 from actors.ref import Promise, Reply, ask
 from actors.registry import Registry
-from actors.session import Cancel, Follow, Key, Message, Repair, Session, Start
+from actors.session import Key, Session
+from actors.session_messages import Cancel, Follow, Message, Repair, Start
 from actors.task_run import RESTARTED, TaskRun, not_stored
 from supervisors.child_spec import ChildSpec
 from supervisors.tree import TreeNode
@@ -46,6 +48,7 @@ class Contexts:
         self._ground = ground
         self._start_child = start_child
         self._closing = False
+        self._owns = owns
         self._listing = Listing(owns)
 
     # -- calls -----------------------------------------------------------------------------------------------------
@@ -84,7 +87,8 @@ class Contexts:
         run = self.runs.get(call.task_id)
         if run is not None and run.workspace is workspace and run.record.caller == call.caller:
             await self._make_durable(run)
-            return rendering.task_json(run.record.task, call.history_length)
+            if not run.over:
+                return rendering.task_json(run.record.task, call.history_length)
         record = None if workspace is None else workspace.tasks.read(call.task_id)
         if workspace is None or record is None or record.caller != call.caller:
             raise A2AError(ErrorKind.TASK_NOT_FOUND)
@@ -111,15 +115,32 @@ class Contexts:
                 log.warning("tasks_not_listed", workspace=workspace.path, error=repr(error))
                 raise A2AError(ErrorKind.INTERNAL, "The tasks could not be read") from None
             stale = [row.task_id for row in page.rows if row.active and row.task_id not in self.runs]
-            for row in page.rows:
-                if (run := self.runs.get(row.task_id)) is not None:
-                    await self._make_durable(run)
+            rows = [row for row in page.rows if await self._is_stored(workspace, row)]
             if not stale:
-                return page.shown()
+                return attrs.evolve(page, rows=rows).shown()
             for task_id in stale:
                 record = workspace.tasks.read(task_id)
                 if record is not None and is_active(record.task.status.state):
                     await self._repair(workspace, record)
+
+    async def _is_stored(self, workspace: Workspace, row: FoundRow) -> bool:
+        """Have a row of a live run stored as it is shown; False when it turned out to be none.
+
+        Raises:
+            A2AError: it cannot be stored.
+        """
+        run = self.runs.get(row.task_id)
+        if run is None:
+            return True
+        if run.settling and not row.active:
+            # The file may show an end that the disk has yet to confirm.
+            await run.ended()
+        else:
+            await self._make_durable(run)
+        if not run.over:
+            return True
+        record = workspace.tasks.read(row.task_id)
+        return record is not None and (row.active or record.version == row.version)
 
     # -- the slot's life -------------------------------------------------------------------------------------------
 
@@ -134,6 +155,9 @@ class Contexts:
             record = None if workspace is None else workspace.tasks.read(run.task_id)
             if workspace is None or record is None or not is_active(record.task.status.state):
                 continue
+            if not self._owns(run.task_id):
+                # From a life with another number of slots: its owner of today settles it when it is read.
+                continue
             failed = with_status(record, TaskState.FAILED, RESTARTED, self._ground.clock.wall())
             try:
                 await self._ground.disk.submit(workspace.tasks.replace_op(failed, durable=True))
@@ -144,7 +168,11 @@ class Contexts:
             settled += 1
         for run in self._ground.live.unfinished():
             self._ground.live.end_op(run.task_id)
-        await self._ground.disk.submit(self._ground.live.compact_op())
+        try:
+            await self._ground.disk.submit(self._ground.live.compact_op())
+        except OSError as error:
+            # The log goes on at its old end; what is in it twice does no harm.
+            log.warning("live_log_not_compacted", error=repr(error))
         return settled
 
     def describe(self) -> list[TreeNode]:
@@ -167,7 +195,7 @@ class Contexts:
         with trio.move_on_after(self._ground.settings.settle_seconds):
             await self.runs.none_left()
         for session in self.sessions:
-            session.close_followers()
+            session.close_followers("drain")
 
     # -- helpers ---------------------------------------------------------------------------------------------------
 

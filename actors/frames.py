@@ -22,6 +22,10 @@ class FrameError(Exception):
     """The peer sent what is no frame, or more of it than a frame may hold. The connection is over."""
 
 
+class FrameTooLong(Exception):  # noqa: N818 - likewise
+    """A frame of our own is longer than the peer would take; it was not sent, and nothing else is lost."""
+
+
 class OutboxFull(Exception):  # noqa: N818 - the name says the condition, as in queue.Full
     """The peer does not read: `OUTBOX_LIMIT` bytes wait for it. The connection is closed; its calls are *unknown*."""
 
@@ -65,7 +69,7 @@ class FrameReader(Generic[F]):
             try:
                 # A copy, because free-form values stay views of what they were decoded from.
                 frames.append(self._decoder.decode(bytes(buffer[start + _HEADER : end])))
-            except (msgspec.DecodeError, RecursionError) as error:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise FrameError(f"an unreadable frame: {error}") from None
             start = end
         if start:
@@ -86,16 +90,28 @@ class Outbox:
         self._size = 0
         self._lot = trio.lowlevel.ParkingLot()
         self._failed = False
+        self._sending: trio.CancelScope | None = None
+        self._torn = False
 
     def put(self, frame: Frame) -> None:
-        """Enqueue a frame; it goes out with whatever else waits by then."""
+        """Enqueue a frame; it goes out with whatever else waits by then.
+
+        Raises:
+            FrameTooLong: the frame is over `FRAME_LIMIT`.
+        """
         if self._failed:
             return
         body = self._encoder.encode(frame)
+        if len(body) > FRAME_LIMIT:
+            raise FrameTooLong(f"a frame of {len(body)} bytes, over {FRAME_LIMIT}")
         self._frames.append(len(body).to_bytes(_HEADER))
         self._frames.append(body)
         self._size += len(body) + _HEADER
-        self._failed = self._size > OUTBOX_LIMIT
+        if self._size > OUTBOX_LIMIT:
+            self._failed = True
+            if self._sending is not None:
+                # A peer that does not read would hold the write, and with it the connection, for ever.
+                self._sending.cancel()
         self._lot.unpark()
 
     async def run(self, stream: trio.abc.SendStream) -> None:
@@ -113,11 +129,15 @@ class Outbox:
             batch = b"".join(self._frames)
             self._frames.clear()
             self._size = 0
-            await stream.send_all(batch)
+            self._torn = True
+            with trio.CancelScope() as self._sending:
+                await stream.send_all(batch)
+                self._torn = False
+            self._sending = None
 
     async def flush(self, stream: trio.abc.SendStream, seconds: float) -> None:
         """Write what is left, for at most `seconds`, through a cancellation: the last words of a closing connection."""
-        if not self._frames or self._failed:
+        if not self._frames or self._failed or self._torn:  # after half a frame no other one can be told apart
             return
         batch = b"".join(self._frames)
         self._frames.clear()

@@ -19,11 +19,12 @@ from volcanic.storage.index import TaskIndex, TaskQuery
 
 @attrs.frozen
 class FoundRow:
-    """One task of a page; `active` says that it is stored as running."""
+    """One task of a page as its file has it; `active` says that it is stored as running."""
 
     timestamp: str
     task_id: str
     active: bool
+    version: int
     task: Task
 
 
@@ -80,5 +81,5 @@ def _read(index: TaskIndex, workspace: Workspace, query: TaskQuery, call: ListTa
         # One that changed hands or went between the two reads is left out, as if it had gone a moment before.
         if record is not None and record.caller == call.caller:
             state = record.task.status.state
-            found.append(FoundRow(row.timestamp, row.task_id, is_active(state), record.task))
+            found.append(FoundRow(row.timestamp, row.task_id, is_active(state), record.version, record.task))
     return FoundPage(total, found, call)

@@ -84,12 +84,15 @@ class SlotOwners:
             pages.append(_decode_page(await self._ask_again(link, call)))
 
         with _deadline(seconds):
+            refusal: A2AError | None = None
             try:
                 async with trio.open_nursery() as nursery:
                     for link in self._links:
                         nursery.start_soon(ask_one, link)
             except* A2AError as group:
-                raise _first(group) from None
+                refusal = _first(group)  # raised from in here it would come out as a group again
+            if refusal is not None:
+                raise refusal
         rows: list[ListRow] = [row for page in pages for row in page.rows]
         rows.sort(key=lambda row: (row.timestamp, row.task_id), reverse=True)
         return ListPage(sum(page.total for page in pages), rows[: call.limit])
@@ -142,6 +145,7 @@ class ResumingStream:
         self._stream: LinkStream | _Over | None = None
         self._version = 0
         self._begun = False
+        self._reopened = False
         self._resumed: list[Event] = []
 
     async def open(self) -> None:
@@ -170,8 +174,15 @@ class ResumingStream:
                 self._stream = None
                 self._again()
                 continue
+            except A2AError:
+                self._stream = _Over("lost")
+                continue
             if isinstance(frame, End):
                 return frame
+            if self._reopened:
+                self._reopened = False
+                self._resumed = self._since(frame)
+                continue
             self._version = max(self._version, frame.version)
             self._begun = True
             return frame
@@ -186,7 +197,7 @@ class ResumingStream:
             self._call = msgspec.structs.replace(self._call, again=True)
 
     async def _reopen(self) -> None:
-        """Open on the next link, and turn its snapshot into what a reader who has begun does not know yet."""
+        """Open on the next link; what it begins with is turned into what a reader who has begun does not know yet."""
         try:
             await self.open()
         except A2AError as error:
@@ -194,21 +205,11 @@ class ResumingStream:
                 return
             self._stream = _Over("lost")
             return
-        if not self._begun or self._stream is None:
-            return
-        try:
-            first = await self._stream.receive()
-        except OutcomeUnknown:
-            self._stream = None
-            return
-        if isinstance(first, End):
-            self._stream = _Over(first.reason)
-            return
+        self._reopened = self._begun
+
+    def _since(self, first: Event) -> list[Event]:
         task = _decode_event(first.payload).task
-        if isinstance(task, Task):
-            self._resumed = self._news(task, first.version)
-        else:
-            self._resumed = [first]
+        return self._news(task, first.version) if isinstance(task, Task) else [first]
 
     def _read_end(self) -> bool:
         """The task ended while no link was up: take its end from the file. Returns False when it is not there."""

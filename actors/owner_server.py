@@ -14,7 +14,7 @@ import trio
 from msgspec import Raw
 
 from actors.contexts import Contexts
-from actors.frames import FrameError, FrameReader, Outbox, OutboxFull
+from actors.frames import FrameError, FrameReader, FrameTooLong, Outbox, OutboxFull
 from actors.messages import (
     Answer,
     Ask,
@@ -40,6 +40,8 @@ MAX_CALLS = 20_000
 GOODBYE_SECONDS = 2.0
 """How long a stopping slot takes to write its last answers to one edge."""
 
+TOO_LONG = "The answer is too long; ask for fewer tasks, a shorter history, or no artifacts"
+
 log = structlog.get_logger(__name__)
 
 _decoder = msgspec.json.Decoder(FromEdge)
@@ -48,18 +50,24 @@ _decoder = msgspec.json.Decoder(FromEdge)
 class Caller:
     """One open call of one connection (`actors.asking.Asker`), and the sink of its stream when it has one."""
 
-    __slots__ = ("_connection", "id", "on_leave", "stream")
+    __slots__ = ("_connection", "id", "left", "on_leave", "stream")
 
     def __init__(self, connection: Connection, call_id: int) -> None:
         self._connection = connection
         self.id = call_id
+        self.left = False
         self.on_leave: Callable[[], None] | None = None
         self.stream: Subscription | None = None
 
     def answer(self, result: bytes) -> None:
         """Answer and close the call."""
-        if self._connection.close_call(self.id):
+        if not self._connection.is_open(self.id):
+            return
+        try:
             self._connection.outbox.put(Answer(id=self.id, result=Raw(result)))
+        except FrameTooLong:
+            self.refuse(A2AError(ErrorKind.INTERNAL, TOO_LONG))
+        self._connection.close_call(self.id)
 
     def refuse(self, error: A2AError) -> None:
         """Refuse and close the call."""
@@ -85,7 +93,13 @@ class Caller:
 
     def event(self, version: int, payload: bytes) -> None:
         """Send one event of the stream."""
-        self._connection.outbox.put(Event(id=self.id, version=version, payload=Raw(payload)))
+        try:
+            self._connection.outbox.put(Event(id=self.id, version=version, payload=Raw(payload)))
+        except FrameTooLong:
+            log.warning("event_too_long", bytes=len(payload))
+            if self.stream is not None:
+                self.stream.abandon()
+            self.end("lost")
 
     def end(self, reason: str) -> None:
         """Say that the stream is over."""
@@ -94,6 +108,7 @@ class Caller:
 
     def leave(self) -> None:
         """The client is gone."""
+        self.left = True
         if self.stream is not None:
             self.stream.abandon()
         if self.on_leave is not None:

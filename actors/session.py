@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-import attrs
 import structlog
 import trio
 
@@ -19,7 +18,7 @@ from actors.asking import Asker, Ground, HeldWrites, Workspace
 from actors.live_runs import LiveRuns
 from actors.mailbox import Mailbox, MailboxFull
 from actors.messages import Send
-from actors.ref import Reply
+from actors.session_messages import Cancel, Follow, Message, Repair, RunEnded, Start, refuse
 from actors.subscription import Subscription
 from actors.task_run import RESTARTED, TaskRun, not_stored
 from supervisors.child_spec import ChildSpec, Restart
@@ -33,47 +32,9 @@ from volcanic.storage.tasks import TaskRecord
 Key = tuple[str, str, str]
 """Workspace, caller, contextId."""
 
+FINISHED = "The task is finished and takes no more messages"
+
 log = structlog.get_logger(__name__)
-
-
-@attrs.frozen
-class Start:
-    """Start a run, as `send` says."""
-
-    send: Send
-    asker: Asker
-
-
-@attrs.frozen
-class Cancel:
-    """Cancel a task of this context."""
-
-    task_id: str
-    asker: Asker
-
-
-@attrs.frozen
-class Follow:
-    """Subscribe to a task of this context."""
-
-    task_id: str
-    asker: Asker
-
-
-@attrs.frozen
-class Repair:
-    """A task was read as active without a live run: settle it as failed (a2a.md#task-lifecycle, restart recovery)."""
-
-    task_id: str
-    asker: Reply[bytes]
-
-
-@attrs.frozen
-class RunEnded:
-    """The run is over and its end stored."""
-
-
-Message = Start | Cancel | Follow | Repair | RunEnded
 
 
 class Session:
@@ -104,25 +65,25 @@ class Session:
         self._agent: AgentSession | None = None
         self._held = HeldWrites()
         self._followers: dict[str, list[Subscription]] = {}
-        self._spec = ChildSpec(id=f"{key[1]}_{key[2]}", start=self._live, restart=Restart.TEMPORARY)
+        self._late: list[Message] = []
+        self._spec = ChildSpec(id=f"{key[1]}_{key[2]} {key[0]}", start=self._live, restart=Restart.TEMPORARY)
 
     def tell(self, message: Message) -> None:
         """Hand over a message; a full mailbox refuses its asker as busy."""
         try:
             self.mailbox.put(message)
         except MailboxFull:
-            if not isinstance(message, RunEnded):
-                message.asker.refuse(A2AError(ErrorKind.UNSUPPORTED_OPERATION, CONTEXT_BUSY))
+            refuse(message, A2AError(ErrorKind.UNSUPPORTED_OPERATION, CONTEXT_BUSY))
             return
         if not self._active:
             self._active = True
             self._activate(self._spec)
 
-    def close_followers(self) -> None:
-        """End the streams of those who follow a waiting task: the slot stops, and its successor knows none of them."""
+    def close_followers(self, reason: str) -> None:
+        """End the streams of those who follow a waiting task: what comes after this session knows none of them."""
         followers, self._followers = self._followers, {}
         for follower in itertools.chain.from_iterable(followers.values()):
-            follower.close("drain")
+            follower.close(reason)
 
     def describe(self) -> TreeNode:
         """Return this session's node of the tree, with its live run."""
@@ -157,10 +118,10 @@ class Session:
                 await self._handle(message)
         except BaseException:
             self._on_crash(self.key)
-            unheard = [message, *self.mailbox.close()]
-            for left in unheard:
-                if left is not None and not isinstance(left, RunEnded):
-                    left.asker.refuse(A2AError(ErrorKind.UNAVAILABLE))
+            for left in (message, *self._late, *self.mailbox.close()):
+                if left is not None:
+                    refuse(left, A2AError(ErrorKind.UNAVAILABLE))
+            self.close_followers("lost")
             raise
         self._active = False
 
@@ -179,12 +140,16 @@ class Session:
                 pass
 
     async def _handle_busy(self, message: Message, run: TaskRun) -> None:
-        """Handle one message beside the live run."""
+        """Handle one message beside the live run; what only its end can answer waits for that in `_late`."""
         match message:
-            case Start(send=send, asker=asker) if send.again and send.op == run.record.op:
-                await self._rejoin(run, send, asker)
+            case Start(send=send) if send.again and send.op == run.record.op:
+                await self._rejoin(run, message)
+            case Start(send=send) if send.task_id != run.task_id and self._stored(send) is not None:
+                await self._start(message)
             case Start(asker=asker):
                 asker.refuse(A2AError(ErrorKind.UNSUPPORTED_OPERATION, CONTEXT_BUSY))
+            case Cancel(task_id=task_id) if task_id == run.task_id and run.settling:
+                self._late.append(message)
             case Cancel(task_id=task_id, asker=asker) if task_id == run.task_id:
                 run.cancel(asker)
             case Follow(task_id=task_id, asker=asker) if task_id == run.task_id:
@@ -199,15 +164,19 @@ class Session:
     async def _start(self, message: Start) -> None:
         send, asker = message.send, message.asker
         try:
-            stored = self._own(send.task_id) if send.again else None
-            if stored is not None and (send.new or stored.op == send.op):
+            if self._stored(send) is not None:
                 self._show(await self._settled(send.task_id), send, asker)
                 return
-            record = await self._admit(send)
+            before = (
+                None
+                if send.new
+                else await self._open_task(send.task_id, A2AError(ErrorKind.UNSUPPORTED_OPERATION, FINISHED))
+            )
         except A2AError as error:
             asker.refuse(error)
             return
         now = self._ground.clock.wall()
+        record = self._admit(send, before, now)
         if send.hops > self._ground.settings.max_hops:
             most = self._ground.settings.max_hops
             text = f"The task was passed on over {send.hops} agents, more than the {most} allowed."
@@ -217,31 +186,34 @@ class Session:
         self.run = run
         self._runs.add(run)
         try:
-            await self._run(run, send, asker)
+            await self._run(run, before, send, asker)
         finally:
             self.run = None
             self._runs.remove(run)
+            run.abandon()
             self.last_used = trio.current_time()
-        if run.staying:
-            self._followers.setdefault(run.task_id, []).extend(run.staying)
+            if run.staying:
+                self._followers.setdefault(run.task_id, []).extend(run.staying)
+        late, self._late = self._late, []
+        for waiting in late:
+            self.mailbox.put_own(waiting)
 
-    async def _admit(self, send: Send) -> TaskRecord:
-        """Return the record the run starts from.
+    def _stored(self, send: Send) -> TaskRecord | None:
+        """Return the task of a send that is asked again and whose run was stored before; else None."""
+        stored = self._own(send.task_id) if send.again else None
+        return stored if stored is not None and (send.new or stored.op == send.op) else None
 
-        Raises:
-            A2AError: no such task of this caller, or one that takes no message.
-        """
-        now, stamp = self._ground.clock.wall(), self._ground.stamp
-        if send.new:
+    def _admit(self, send: Send, before: TaskRecord | None, now: float) -> TaskRecord:
+        """Return the record the run starts from."""
+        stamp = self._ground.stamp
+        if before is None:
             return records.fresh(send.caller, send.op, send.task_id, self.key[2], send.message, stamp, now)
-        finished = A2AError(ErrorKind.UNSUPPORTED_OPERATION, "The task is finished and takes no more messages")
-        stored = await self._open_task(send.task_id, finished)
-        return records.continued(stored, send.op, send.message, stamp, now)
+        return records.continued(before, send.op, send.message, stamp, now)
 
-    async def _run(self, run: TaskRun, send: Send, asker: Asker) -> None:
+    async def _run(self, run: TaskRun, before: TaskRecord | None, send: Send, asker: Asker) -> None:
         waiting = run.task_id in self._followers
         try:
-            await run.start(durable=send.stream or send.return_immediately or waiting)
+            await run.start(before, durable=send.stream or send.return_immediately or waiting)
         except OSError as error:
             log.warning("task_not_stored", taskId=run.task_id, error=repr(error))
             asker.refuse(not_stored(error))
@@ -251,9 +223,21 @@ class Session:
         prompt = self._workspace.assistant.prompt(send.caller, send.message, run.task_id)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._drive, run, prompt)
-            while not isinstance(message := await self.mailbox.get(), RunEnded):
+            flushing = False
+            while True:
+                if run.followed and not flushing:
+                    flushing = True
+                    nursery.start_soon(run.flush_regularly)
+                message = await self.mailbox.get()
+                if isinstance(message, RunEnded):
+                    break
                 self.handled += 1
-                await self._handle_busy(message, run)
+                try:
+                    await self._handle_busy(message, run)
+                except BaseException:
+                    refuse(message, A2AError(ErrorKind.UNAVAILABLE))
+                    raise
+            nursery.cancel_scope.cancel()
 
     async def _drive(self, run: TaskRun, prompt: Prompt) -> None:
         await run.execute(self._open_agent, prompt)
@@ -264,23 +248,28 @@ class Session:
             self._agent = await self._workspace.assistant.open(self.key[1], self.key[2], self._held)
         return self._agent
 
-    async def _rejoin(self, run: TaskRun, send: Send, asker: Asker) -> None:
+    async def _rejoin(self, run: TaskRun, message: Start) -> None:
         """Attach a caller whose first call was lost to the run it started."""
-        if send.stream:
-            await self._follow_run(run, asker, until_interrupted=True)
-            return
-        if send.return_immediately:
+        send, asker = message.send, message.asker
+        if send.stream or send.return_immediately:
             try:
                 await run.make_durable()
             except OSError as error:
                 asker.refuse(not_stored(error))
                 return
-        self._attach(run, send, asker)
+        if run.over:
+            self._late.append(message)
+        else:
+            self._attach(run, send, asker)
 
     def _attach(self, run: TaskRun, send: Send, asker: Asker) -> None:
         """Give the caller what it asked for: a stream, the task at once, or the task at the end."""
         if send.stream:
-            run.follow_from_start(asker.open_stream(until_interrupted=True))
+            stream = asker.open_stream(until_interrupted=True)
+            if send.again:
+                run.follow(stream)
+            else:
+                run.follow_from_start(stream)
         elif send.return_immediately:
             asker.answer(rendering.task_result(run.record.task, send.history_length))
             run.mark_shown()
@@ -289,6 +278,8 @@ class Session:
             run.wait(asker, send.history_length)
         if send.cancel_on_disconnect:
             asker.on_leave = run.cancel
+            if asker.left:
+                run.cancel()
 
     async def _end_unstarted(self, record: TaskRecord, send: Send, asker: Asker) -> None:
         """Store a task that ends without a run, and answer with it."""
@@ -298,6 +289,7 @@ class Session:
             asker.refuse(error)
             return
         self._show(record, send, asker)
+        self._tell_followers(record)
 
     def _show(self, record: TaskRecord, send: Send, asker: Asker) -> None:
         """Answer a send with a task that has no live run."""
@@ -354,7 +346,11 @@ class Session:
             message.asker.refuse(error)
             return
         message.asker.answer(rendering.task_json(record.task))
-        for follower in self._followers.pop(message.task_id, []):
+        self._tell_followers(record)
+
+    def _tell_followers(self, record: TaskRecord) -> None:
+        """Tell those who follow a waiting task that it is over."""
+        for follower in self._followers.pop(record.task.id, []):
             follower.offer(record.version, rendering.status_event(record.task))
             follower.close()
 
@@ -369,16 +365,16 @@ class Session:
         stream.offer(record.version, rendering.task_result(record.task))
         self._followers.setdefault(message.task_id, []).append(stream)
 
-    async def _follow_run(self, run: TaskRun, asker: Asker, *, until_interrupted: bool = False) -> None:
+    async def _follow_run(self, run: TaskRun, asker: Asker) -> None:
         try:
             await run.make_durable()
         except OSError as error:
             asker.refuse(not_stored(error))
             return
         if run.over:
-            await self._follow(Follow(run.task_id, asker))
-            return
-        run.follow(asker.open_stream(until_interrupted=until_interrupted))
+            self._late.append(Follow(run.task_id, asker))
+        else:
+            run.follow(asker.open_stream(until_interrupted=False))
 
     async def _repair(self, message: Repair) -> None:
         try:

@@ -14,7 +14,7 @@ import structlog
 import trio
 from msgspec import Raw
 
-from actors.frames import FrameError, FrameReader, Outbox, OutboxFull
+from actors.frames import FrameError, FrameReader, FrameTooLong, Outbox, OutboxFull
 from actors.messages import Answer, Ask, Call, Credit, End, Event, FromSlot, Hello, Leave, Refusal
 from volcanic.protocol.errors import A2AError, ErrorKind
 
@@ -62,8 +62,15 @@ class OpenCall:
             await self.lot.park()
 
     async def next(self) -> Event | End:
-        """Wait for the next event of a stream; raises `OutcomeUnknown` when the link broke after those that came."""
+        """Wait for the next event of a stream.
+
+        Raises:
+            A2AError: its owner failed after it had accepted the stream.
+            OutcomeUnknown: the link broke after the events that came.
+        """
         while not self.events:
+            if self.error is not None:
+                raise self.error
             if self.lost:
                 raise OutcomeUnknown
             await self.lot.park()
@@ -188,7 +195,11 @@ class SlotLink:
         call_id = next(self._ids)
         open_call = self._open[call_id] = OpenCall()
         left = trio.current_effective_deadline() - trio.current_time()
-        outbox.put(Ask(id=call_id, seconds=left if math.isfinite(left) else 0.0, call=call))
+        try:
+            outbox.put(Ask(id=call_id, seconds=left if math.isfinite(left) else 0.0, call=call))
+        except FrameTooLong:
+            del self._open[call_id]
+            raise A2AError(ErrorKind.BODY_TOO_LARGE) from None
         return outbox, call_id, open_call
 
     def _leave(self, outbox: Outbox, call_id: int) -> None:
@@ -219,6 +230,7 @@ class LinkStream:
         """Return the next event; `End` is the last.
 
         Raises:
+            A2AError: its owner failed after it had accepted the stream.
             OutcomeUnknown: the link broke; what follows has to be asked for anew.
         """
         frame = await self._call.next()

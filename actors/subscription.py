@@ -67,7 +67,7 @@ class Subscription:
             self._buffered -= len(payload)
             self._credit -= len(payload)
             self._sink.event(version, payload)
-        if not self._buffer and self._ending is not None:
+        if not self._buffer and self._ending is not None and not self.ended:
             self._finish(self._ending)
 
     def close(self, reason: str = "") -> None:

@@ -15,7 +15,7 @@ import structlog
 import trio
 
 from actors import records, rendering
-from actors.artifacts import with_response
+from actors.artifacts import merge, with_response
 from actors.asking import Asker, Ground, HeldWrites, Workspace
 from actors.subscription import Subscription
 from actors.telling import Telling
@@ -24,6 +24,7 @@ from volcanic.agent.session import AgentSession, Prompt
 from volcanic.extension import VerdictState
 from volcanic.protocol.errors import A2AError, ErrorKind
 from volcanic.protocol.types import Artifact, Message, TaskState
+from volcanic.storage.disk import Op
 from volcanic.storage.live import LiveRun
 from volcanic.storage.tasks import TaskRecord
 
@@ -67,13 +68,24 @@ class TaskRun:
         self._settling = False
         self._over = False
         self._durable = 0
+        self._writing = False
         self._direct: str | None = None
         self._log = log.bind(caller=record.caller, contextId=record.task.context_id, taskId=record.task.id)
+
+    @property
+    def followed(self) -> bool:
+        """Whether anybody follows it."""
+        return len(self._telling) > 0
 
     @property
     def over(self) -> bool:
         """Whether the end is stored (or given up) and told."""
         return self._over
+
+    @property
+    def settling(self) -> bool:
+        """Whether its end is being stored or is stored: nothing changes how it ends any more."""
+        return self._settling
 
     @property
     def task_id(self) -> str:
@@ -83,11 +95,11 @@ class TaskRun:
     # -- what others ask of it -------------------------------------------------------------------------------------
 
     def wait(self, asker: Asker, history_length: int | None) -> None:
-        """Answer `asker` with the task when the run has ended."""
+        """Answer `asker` with the task when the run has ended; not for a run that is over."""
         self._waiters.append(Waiter(asker, history_length))
 
     def cancel(self, asker: Asker | None = None) -> None:
-        """End the run as canceled, unless its end is being stored already; the asker gets what came of it."""
+        """End the run as canceled; the asker gets what came of it. Without effect once it is `settling`."""
         if asker is not None:
             self._waiters.append(Waiter(asker, cancel=True))
         if not self._settling:
@@ -122,21 +134,33 @@ class TaskRun:
     async def make_durable(self) -> None:
         """Have what is about to be shown on disk for good; a blocking caller's run start alone is not.
 
+        A run that is `over` afterwards may have ended without a stored task: look at the file then.
+
         Raises:
             OSError: the disk refused.
         """
         self._telling.shown = True
-        while not self.durable():
+        while not (self.durable() or self._over):
+            if self._writing:
+                # A newer state is on its way; what is written now would come after it, and take its place.
+                await self.ground.disk.submit()
+                continue
             record = self.record
             await self.ground.disk.submit(*self.held.take(), self.workspace.tasks.replace_op(record, durable=True))
             self._durable = max(self._durable, record.version)
 
+    async def ended(self) -> None:
+        """Wait until a run that is `settling` is over."""
+        while not self._over:
+            await self.ground.disk.submit()
+
     # -- its life --------------------------------------------------------------------------------------------------
 
-    async def start(self, *, durable: bool) -> None:
+    async def start(self, before: TaskRecord | None, *, durable: bool) -> None:
         """Have the task written as `working` and the run into the live log, before the model runs.
 
         A start that nobody is shown yet goes with the first line of the transcript, which the model waits for anyway.
+        `before` is the task as it waited for this run; None when there was none.
 
         Raises:
             OSError: the disk refused; nothing was started.
@@ -151,8 +175,22 @@ class TaskRun:
         )
         self.held.hold(self.workspace.tasks.replace_op(self.record, durable=durable), self.ground.live.start_op(run))
         if durable:
-            await self.ground.disk.submit(*self.held.take())
+            try:
+                await self.ground.disk.submit(*self.held.take())
+            except OSError:
+                await self._take_back(before)
+                raise
             self._durable = self.record.version
+
+    async def _take_back(self, before: TaskRecord | None) -> None:
+        """A start that failed may have left a task without a run where one waited, or where there was none."""
+        files = self.workspace.tasks
+        back = files.remove_op(self.task_id) if before is None else files.replace_op(before, durable=True)
+        try:
+            await self.ground.disk.submit(back, self.ground.live.end_op(self.task_id))
+        except OSError as error:
+            # Its next reader settles it then.
+            self._log.warning("start_not_taken_back", error=repr(error))
 
     async def execute(self, open_agent: Callable[[], Awaitable[AgentSession]], prompt: Prompt) -> None:
         """Run the assistant on the prompt and settle the task; returns when the end is stored and told.
@@ -162,7 +200,8 @@ class TaskRun:
         outcome: events.Outcome | None = None
         try:
             with self._scope:
-                outcome = await self._converse(await open_agent(), prompt)
+                agent = await open_agent()
+                outcome = await agent.run(prompt, self._on_event)
         except OSError as error:
             self._log.warning("run_failed", error=self.workspace.assistant.redact(repr(error)))
             outcome = events.Outcome(VerdictState.FAILED, not_stored(error).message)
@@ -176,15 +215,13 @@ class TaskRun:
             if not self._over:
                 self._give_up(A2AError(ErrorKind.INTERNAL, "The task could not be stored: the disk did not answer"))
 
-    async def _converse(self, agent: AgentSession, prompt: Prompt) -> events.Outcome:
-        async with trio.open_nursery() as nursery:
-            if len(self._telling):
-                nursery.start_soon(self._flush_regularly)
-            outcome = await agent.run(prompt, self._on_event)
-            nursery.cancel_scope.cancel()
-        return outcome
+    def abandon(self) -> None:
+        """Tell whoever waits for a run that its session failed to carry on; without effect on one that is over."""
+        if not self._over:
+            self._give_up(A2AError(ErrorKind.UNAVAILABLE))
 
-    async def _flush_regularly(self) -> None:
+    async def flush_regularly(self) -> None:
+        """Send followers the text that waits, at the settings' interval, for ever; worth a task only with followers."""
         while True:
             await trio.sleep(self.ground.settings.flush_seconds)
             self._telling.show()
@@ -201,22 +238,21 @@ class TaskRun:
                 self._telling.send_status()
             case events.ArtifactNote():
                 await self._on_artifact(event)
-            case events.DirectMessage(text=text) if not self._telling.shown:
-                self._direct = text
             case events.DirectMessage(text=text):
-                self._telling.add_text(text)
+                self._direct = text
             case _:
                 pass
 
     async def _on_artifact(self, note: events.ArtifactNote) -> None:
         artifact = self._decode_artifact(note)
-        append = self._telling.add_artifact(artifact, append=note.append)
+        append = note.append and self._telling.knows(artifact.artifact_id)
         version = 0
         if note.last_chunk:
-            task = msgspec.structs.replace(self.record.task, artifacts=self._telling.artifacts)
+            merged = merge(self._telling.artifacts, artifact, append=append)
+            task = msgspec.structs.replace(self.record.task, artifacts=merged)
             await self._store(records.advanced(self.record, task, self.ground.clock.wall()))
             version = self.record.version
-        self._telling.send_artifact(version, artifact, append=append, last_chunk=note.last_chunk)
+        self._telling.add_artifact(version, artifact, append=append, last_chunk=note.last_chunk)
 
     def _decode_artifact(self, note: events.ArtifactNote) -> Artifact:
         """Decode an artifact; one without an id is the artifact of its name, or a new one."""
@@ -228,8 +264,19 @@ class TaskRun:
         return msgspec.json.decode(msgspec.json.encode(fields), type=Artifact)
 
     async def _store(self, record: TaskRecord) -> None:
-        await self.ground.disk.submit(*self.held.take(), self.workspace.tasks.replace_op(record, durable=True))
+        if self.followed:
+            # Who started the run sees it as it was until now; the new state comes as an event of its own.
+            self._telling.show()
+        await self._write(self.workspace.tasks.replace_op(record, durable=True))
         self._took(record)
+
+    async def _write(self, *ops: Op) -> None:
+        """Do what is held and then `ops`, which hold a state newer than `record`."""
+        self._writing = True
+        try:
+            await self.ground.disk.submit(*self.held.take(), *ops)
+        finally:
+            self._writing = False
 
     def _took(self, record: TaskRecord) -> None:
         self.record = record
@@ -247,20 +294,20 @@ class TaskRun:
         final = self._final(outcome)
         end = self.ground.live.end_op(self.task_id)
         try:
-            await self.ground.disk.submit(*self.held.take(), self.workspace.tasks.replace_op(final, durable=True), end)
+            await self._write(self.workspace.tasks.replace_op(final, durable=True), end)
         except OSError as error:
             # The result may be what did not fit: the smaller record of the failure may still.
             self._log.warning("task_not_stored", error=repr(error))
             reason = not_stored(error)
             final = records.with_status(self.record, TaskState.FAILED, reason.message, self.ground.clock.wall())
             try:
-                await self.ground.disk.submit(self.workspace.tasks.replace_op(final, durable=True), end)
+                await self._write(self.workspace.tasks.replace_op(final, durable=True), end)
             except OSError:
                 self._give_up(reason)
                 return
             outcome = None
         self._took(final)
-        self.staying = self._telling.end(outcome.response if outcome is not None else "")
+        self.staying = self._telling.end(self._response(outcome))
         self._answer_waiters()
 
     def _final(self, outcome: events.Outcome | None) -> TaskRecord:
@@ -270,10 +317,19 @@ class TaskRun:
                 return records.with_status(self._with_artifacts(""), TaskState.CANCELED, "", now)
             return records.with_status(self._with_artifacts(""), TaskState.FAILED, RESTARTED, now)
         state = TaskState(outcome.state.value)
+        response = self._response(outcome)
         if self._cancel_wanted and state in {TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED}:
-            return records.with_status(self._with_artifacts(outcome.response), TaskState.CANCELED, "", now)
-        text = "" if state is TaskState.COMPLETED else self.workspace.assistant.redact(outcome.text)
-        return records.with_status(self._with_artifacts(outcome.response), state, text, now)
+            return records.with_status(self._with_artifacts(response), TaskState.CANCELED, "", now)
+        # A completed task's answer is its artifact; only what is said beside it stands in the status.
+        said = outcome.text if state is not TaskState.COMPLETED or outcome.text != outcome.response else ""
+        text = self.workspace.assistant.redact(said) if said else ""
+        return records.with_status(self._with_artifacts(response), state, text, now)
+
+    def _response(self, outcome: events.Outcome | None) -> str:
+        """Return the final text; a plain message that came too late to be the whole answer counts as such."""
+        if outcome is None:
+            return ""
+        return outcome.response or self._direct or ""
 
     def _with_artifacts(self, response: str) -> TaskRecord:
         kept = self._telling.artifacts
@@ -285,9 +341,7 @@ class TaskRun:
         context_id = self.record.task.context_id
         message = records.direct_message(context_id if isinstance(context_id, str) else "", text)
         try:
-            await self.ground.disk.submit(
-                *self.held.take(), self.workspace.tasks.remove_op(self.task_id), self.ground.live.end_op(self.task_id)
-            )
+            await self._write(self.workspace.tasks.remove_op(self.task_id), self.ground.live.end_op(self.task_id))
         except OSError as error:
             self._give_up(not_stored(error))
             return

@@ -72,19 +72,21 @@ class Telling:
         """Send the text that waits."""
         chunk = self._text.flush()
         if chunk is not None:
-            self._send_chunk(0, chunk)
+            self._send_chunk(chunk)
 
-    def add_artifact(self, artifact: Artifact, *, append: bool) -> bool:
-        """Take an artifact or a piece of one; return whether it extends one there is."""
+    def knows(self, artifact_id: str) -> bool:
+        """Whether there is an artifact with this id."""
+        return any(old.artifact_id == artifact_id for old in self.artifacts)
+
+    def add_artifact(self, version: int, artifact: Artifact, *, append: bool, last_chunk: bool) -> None:
+        """Take an artifact or a piece of one, and tell of it; `version` is 0 when it was not stored.
+
+        Both in one step: who follows from here on has it in the snapshot and gets no event of it.
+        """
         self.flush()
-        known = any(old.artifact_id == artifact.artifact_id for old in self.artifacts)
-        self.artifacts = artifacts.merge(self.artifacts, artifact, append=append and known)
-        return append and known
-
-    def send_artifact(self, version: int, artifact: Artifact, *, append: bool, last_chunk: bool) -> None:
-        """Tell of an artifact; `version` is 0 when it was not stored."""
         if self._audience():
             self._send(version, rendering.artifact_event(self.task, artifact, append=append, last_chunk=last_chunk))
+        self.artifacts = artifacts.merge(self.artifacts, artifact, append=append)
 
     def send_status(self) -> None:
         """Tell where the stored task stands."""
@@ -99,8 +101,7 @@ class Telling:
         """
         chunk = self._text.finish(response)
         if chunk is not None:
-            # Without a version: it belongs to the state that follows, and a version stands on one event only.
-            self._send_chunk(0, chunk)
+            self._send_chunk(chunk)
         self.send_status()
         terminal = is_terminal(self.task.status.state)
         staying = [follower for follower in self._followers if not terminal and not follower.until_interrupted]
@@ -134,8 +135,12 @@ class Telling:
         task = msgspec.structs.replace(self.task, artifacts=list(shown))
         subscription.offer(self.version, rendering.task_result(task))
 
-    def _send_chunk(self, version: int, chunk: artifacts.Chunk) -> None:
-        self.send_artifact(version, chunk.artifact, append=chunk.append, last_chunk=chunk.last)
+    def _send_chunk(self, chunk: artifacts.Chunk) -> None:
+        # Without a version: text is not stored before the end, and belongs to the state that follows there.
+        if self._audience():
+            self._send(
+                0, rendering.artifact_event(self.task, chunk.artifact, append=chunk.append, last_chunk=chunk.last)
+            )
 
     def _send(self, version: int, payload: bytes) -> None:
         for follower in self._followers:
