@@ -45,8 +45,9 @@ def test_a_run_that_ends_in_time_is_answered_and_new_calls_are_not(make_service)
             assert time.monotonic() - asked < 1, "a call that comes during the drain is turned away, not left waiting"
             assert answer(blocked.result(10)) == "done: steady: finish me"
             assert [event.state for event in stream][-1] == "COMPLETED"
-    service.stop()
+    assert service.process.wait(5) == 0
     assert time.monotonic() - started < 8, "nothing waits for the deadline when nothing runs"
+    service.assert_nothing_left()
 
 
 def test_a_run_that_does_not_end_in_time_is_settled_and_its_streams_end_cleanly(make_service):
