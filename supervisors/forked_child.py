@@ -1,7 +1,7 @@
 """The first moments of a forked process: what it inherited and must not keep.
 
 A child of the launcher starts as a copy of it: the launcher's signal handlers and wake-up pipe, its descriptors, its
-controlling terminal, its random state. Each is put right here, with signals blocked until it is done, and the child can
+controlling terminal. Each is put right here (Python itself reseeds `random`), with signals blocked until it is done, and the child can
 end in one way only: `os._exit`, never by returning into the launcher's frames.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import random
 import signal
 import sys
 from collections.abc import Callable, Collection
@@ -113,7 +112,6 @@ def _settle_in(birth: Birth, parent: int) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    random.seed()
     gc.enable()
 
 

@@ -48,7 +48,7 @@ def block(seconds: float) -> None:
 
 
 def spawn() -> None:
-    subprocess.Popen(["sleep", "60"], start_new_session=True)
+    subprocess.Popen(["sleep", "60"], start_new_session=True, close_fds=False)
 
 
 class Worker:

@@ -142,6 +142,55 @@ async def test_fork_cancelled_in_the_moment_its_answer_is_there_kills_the_child(
         nursery.cancel_scope.cancel()
 
 
+async def test_fork_cancelled_after_its_answer_came_kills_the_child(launcher):
+    client = launcher.client()
+    scope = trio.CancelScope()
+    sendmsg = client._socket.sendmsg
+
+    async def answered_before_it_returns(*args):
+        sent = await sendmsg(*args)
+        request = await launcher.request()
+        if isinstance(request, Fork):
+            launcher.tell(Forked(id=request.id, pid=4711, has_pidfd=False))
+            await trio.testing.wait_all_tasks_blocked()
+            scope.cancel()
+        else:
+            kills.append(request)
+            killed.set()
+        return sent
+
+    kills: list[Kill] = []
+    killed = trio.Event()
+    client._socket.sendmsg = answered_before_it_returns
+    async with trio.open_nursery() as nursery:
+        await nursery.start(client.run)
+        with scope:
+            await client.fork("role", "name", b"")
+        assert scope.cancelled_caught
+        with trio.fail_after(5):
+            await killed.wait()
+        nursery.cancel_scope.cancel()
+    assert kills == [Kill(id=1, signal=signal.SIGKILL)]
+
+
+async def test_request_is_never_torn_by_a_cancellation(launcher):
+    client = launcher.client()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(client.run)
+
+        async def fork() -> None:
+            with trio.move_on_after(0.1):
+                await client.fork("role", "first", b"x" * 900_000)
+
+        nursery.start_soon(fork)
+        await trio.sleep(0.3)
+        request = await launcher.request()
+        assert (request.name, len(request.payload)) == ("first", 900_000)
+        launcher.tell(Forked(id=request.id, pid=4711, has_pidfd=False))
+        assert await launcher.request() == Kill(id=request.id, signal=signal.SIGKILL)
+        nursery.cancel_scope.cancel()
+
+
 async def test_failed_fork_says_why(launcher):
     client = launcher.client()
     async with trio.open_nursery() as nursery:

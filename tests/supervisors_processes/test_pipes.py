@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 import socket
 
 import msgspec
@@ -22,6 +24,8 @@ from supervisors.channel import (
     root_end,
     worker_end,
 )
+from supervisors.fork_pipe import ForkPipe
+from supervisors.fork_protocol import Descriptors, Exited, Forked, FromLauncher
 from supervisors.frames import FRAME_LIMIT, FrameBuffer, FrameError, encode_frame
 
 
@@ -161,6 +165,21 @@ async def test_send_cancelled_before_its_first_byte_does_no_harm(pair):
     assert await worker.receive() == Ask(id=1, payload=b"")
 
 
+async def test_send_cancelled_while_it_waits_for_room_does_no_harm(pair):
+    root = root_end(pair[0])
+    filled = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            filled += pair[0].send(b"x" * 65536)
+    with trio.move_on_after(0.1) as scope:
+        await root.send(Ask(id=1, payload=b"lost"))
+    assert scope.cancelled_caught
+    while filled:
+        filled -= len(pair[1].recv(filled))
+    await root.send(Stop())
+    assert await worker_end(pair[1]).receive() == Stop()
+
+
 async def test_send_cancelled_halfway_ends_the_use_of_the_channel(pair):
     root = root_end(pair[0])
     with trio.move_on_after(0.1) as scope:
@@ -182,3 +201,55 @@ async def test_senders_take_turns(pair):
             assert message.payload == bytes([message.id]) * 100_000
             found.append(message.id)
     assert sorted(found) == list(range(1, 21))
+
+
+def test_launcher_never_waits_for_root_and_loses_nothing(pair):
+    pipe = ForkPipe(pair[0])
+    pidfds = 0
+    for number in range(3000):
+        with_pidfd = number % 100 == 0
+        pidfds += with_pidfd
+        pipe.tell(Forked(id=number, pid=number, has_pidfd=with_pidfd), os.dup(0) if with_pidfd else None)
+    assert pipe.queued > 0
+    buffer, descriptors = FrameBuffer(), Descriptors()
+    found: list[int] = []
+    while len(found) < 3000:
+        data, ancillary, flags, _ = pair[1].recvmsg(65536, Descriptors.SPACE)
+        descriptors.feed(ancillary, flags)
+        buffer.feed(data)
+        while (body := buffer.next()) is not None:
+            message: FromLauncher = msgspec.msgpack.decode(body, type=FromLauncher)
+            assert isinstance(message, Forked)
+            for fd in descriptors.take(int(message.has_pidfd)) or ():
+                os.close(fd)
+                pidfds -= 1
+            found.append(message.id)
+        pipe.flush()
+    assert found == list(range(3000))
+    assert pidfds == 0
+    assert pipe.receive() == []
+    pipe.close()
+
+
+def test_launcher_drops_what_a_root_that_is_gone_cannot_read(pair):
+    pipe = ForkPipe(pair[0])
+    pair[1].close()
+    reader, writer = os.pipe()
+    pipe.tell(Forked(id=1, pid=1, has_pidfd=True), writer)
+    pipe.tell(Exited(id=1, status=0))
+    assert pipe.queued == 0
+    assert os.read(reader, 1) == b""
+    os.close(reader)
+    assert pipe.receive() is None
+    pipe.close()
+
+
+def test_closing_the_fork_pipe_closes_what_waits_in_it(pair):
+    pipe = ForkPipe(pair[0])
+    while not pipe.queued:
+        pipe.tell(Exited(id=1, status=0))
+    reader, writer = os.pipe()
+    pipe.tell(Forked(id=1, pid=1, has_pidfd=True), writer)
+    pipe.close()
+    assert os.read(reader, 1) == b""
+    os.close(reader)

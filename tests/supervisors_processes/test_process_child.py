@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import random
 import signal
 import socket
+import tracemalloc
 
 import msgspec
 import pytest
@@ -274,3 +277,31 @@ async def test_hangup_after_a_stop_restarts_nothing():
 async def stop_soon() -> None:
     await trio.sleep(0.1)
     os.kill(os.getpid(), signal.SIGINT)
+
+
+async def garble(child: ProcessChild, forks: FakeForks, rounds: int, dice: random.Random) -> None:
+    """Have `rounds` incarnations send random bytes, some of them behind a plausible length."""
+    for _ in range(rounds):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(expect_exit, child, "process .w. exited")
+            await trio.testing.wait_all_tasks_blocked()
+            data = dice.randbytes(dice.randrange(1, 300))
+            assert forks.channel is not None
+            await forks.channel._socket.send(dice.choice([b"", len(data).to_bytes(4, "big")]) + data)
+            await trio.testing.wait_all_tasks_blocked()
+            forks.end(0)
+
+
+async def test_a_thousand_garbled_channels_leave_no_memory_behind(forks, child):
+    dice = random.Random(1)
+    await garble(child, forks, 50, dice)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        await garble(child, forks, 1000, dice)
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] - before < 1_000_000
+    finally:
+        tracemalloc.stop()
+    assert len(forks.killed) > 900

@@ -32,6 +32,15 @@ def test_signalling_every_process_of_the_service_stops_it_in_order(service):
     assert [event["event"] for event in service.events if event.get("state") == "STOPPING"] == ["w-1", "w-0"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_workers_leave_only_when_root_says_so(service, number):
+    before = service.pids()
+    for pid in before:
+        service.kill(pid, number)
+    time.sleep(0.1)
+    assert [service.do("ask", index, "facts")["pid"] for index in (0, 1)] == before
+
+
 def test_second_signal_stops_at_once(start):
     service = start({"drain": 30.0, "root_drain": 60.0}).up()
     service.do("ask", 0, "ignore_stop")
