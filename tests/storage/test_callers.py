@@ -7,6 +7,7 @@ import os
 import time
 from pathlib import Path
 
+import attrs
 import pytest
 from structlog.testing import capture_logs
 
@@ -163,6 +164,31 @@ def test_an_edit_counts_for_the_very_next_request(layout):
         _write(layout, [{"name": "a", "key": f"key-{number % 7}"}])  # same size, perhaps the same tick of the clock
         assert book.match(f"key-{number % 7}") == Principal(layout.root, "a"), number
         assert book.match(f"key-{(number + 1) % 7}") == NoMatch()
+
+
+@pytest.mark.parametrize("backdated", [False, True])
+def test_an_edit_within_one_step_of_a_coarse_file_system_counts(layout, monkeypatch, backdated):
+    step = 2_000_000_000
+
+    def coarse(stamp):
+        times = {"mtime_ns": stamp.mtime_ns // step * step, "ctime_ns": stamp.ctime_ns // step * step}
+        return attrs.evolve(stamp, **times)
+
+    real_read, real_stamp = module.read_stamped, module.stamp_of
+
+    def read(path):
+        data, stamp = real_read(path)
+        return data, coarse(stamp)
+
+    monkeypatch.setattr(module, "read_stamped", read)
+    monkeypatch.setattr(module, "stamp_of", lambda path: coarse(real_stamp(path)))
+    book = CallerBook([layout])
+    for number in range(100):
+        _write(layout, [{"name": "a", "key": f"key-{number % 7}"}])
+        if backdated:
+            os.utime(layout.callers, ns=(0, 0))
+        assert book.match(f"key-{number % 7}") == Principal(layout.root, "a"), number
+        time.sleep(0.002)
 
 
 @pytest.mark.parametrize("how", ["in place", "by rename", "removed", "added", "replaced by a folder", "touched back"])

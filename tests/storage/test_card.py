@@ -59,6 +59,7 @@ def test_a_persona_that_is_no_file_is_none(layout):
         b'{"skills": [{"id": "", "name": "n"}]}',
         b'{"skills": [{"id": "x", "name": "n", "tags": "t"}]}',
         b'{"name": "\xff"}',
+        b'{"other": "\xff"}',
         b"[" * 100_000,
     ],
 )

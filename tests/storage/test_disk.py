@@ -197,6 +197,7 @@ async def test_submitters_over_the_bound_wait_for_room_and_are_served(tmp_path):
         fs.open_up()
     assert sorted(finished) == list(range(9))
     assert disk.largest <= 3
+    assert disk.batches <= 7
     assert (tmp_path / "log").read_bytes() == b"".join(b"%d," % number for number in range(9))
 
 

@@ -94,6 +94,21 @@ def test_files_changed_by_hand_are_seen_at_the_next_page(files, monkeypatch, set
     assert _page(index) == (1, [2])
 
 
+def test_an_edit_within_one_step_of_the_file_systems_clock_is_seen(files, monkeypatch):
+    step = 50_000_000
+    monkeypatch.setattr(
+        module, "_stamp", lambda inode, size, *times: (inode, size, *(moment // step * step for moment in times))
+    )
+    index = TaskIndex(files)
+    path = Path(files.layout.task(_id(1)))
+    _put(files, 1)
+    for number in range(300):
+        context = f"context-{number % 7}"
+        path.write_bytes(path.read_bytes().replace(b'"contextId":"c"', f'"contextId":"{context}"'.encode()))
+        assert _page(index, context_id=context) == (1, [1]), number
+        path.write_bytes(path.read_bytes().replace(f'"contextId":"{context}"'.encode(), b'"contextId":"c"'))
+
+
 def test_a_file_that_did_not_change_is_not_read_again(files, monkeypatch):
     monkeypatch.setattr(module, "_SETTLED_NS", -1)
     for number in range(5):

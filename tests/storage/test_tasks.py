@@ -149,6 +149,7 @@ def test_an_odd_file_is_no_task_and_holds_up_nobody(layout, kind):
 )
 def test_what_is_no_task_id_is_never_looked_up(layout, task_id):
     Path(layout.task(TASK_ID)).write_bytes(GOOD)
+    Path(layout.callers).write_bytes(GOOD.replace(TASK_ID.encode(), b"../callers"))
     files = TaskFiles(layout)
     assert files.read(task_id) is None
     assert files.read_head(task_id) is None

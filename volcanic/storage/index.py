@@ -19,7 +19,6 @@ import msgspec
 from volcanic.protocol.ids import is_task_id
 from volcanic.protocol.timestamps import parse
 from volcanic.protocol.types import TaskState
-from volcanic.storage.safe_read import Stamp
 from volcanic.storage.tasks import TaskFiles
 
 _SUFFIX = ".json"
@@ -113,7 +112,7 @@ class TaskIndex:
                         status = item.stat()
                     except OSError:
                         continue  # removed meanwhile, or a link that leads nowhere
-                    stamp = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+                    stamp = _stamp(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
                     entry = known.get(task_id)
                     if entry is None or not entry.settled or entry.stamp != stamp:
                         entry = self._read(task_id, stamp)
@@ -125,7 +124,7 @@ class TaskIndex:
     def _read(self, task_id: str, listed: tuple[int, int, int, int]) -> _Entry:
         now = time.time_ns()
         head, stamp = self._files.read_stamped(task_id)
-        taken = listed if stamp is None else _short(stamp)
+        taken = listed if stamp is None else _stamp(stamp.inode, stamp.size, stamp.mtime_ns, stamp.ctime_ns)
         settled = now - max(taken[2], taken[3]) > _SETTLED_NS
         if head is None:
             return _Entry(taken, settled, None, "", "")
@@ -137,8 +136,9 @@ def _key(row: TaskRow) -> tuple[str, str]:
     return row.timestamp, row.task_id
 
 
-def _short(stamp: Stamp) -> tuple[int, int, int, int]:
-    return stamp.inode, stamp.size, stamp.mtime_ns, stamp.ctime_ns
+def _stamp(inode: int, size: int, mtime_ns: int, ctime_ns: int) -> tuple[int, int, int, int]:
+    """Return what tells one state of a file from another."""
+    return inode, size, mtime_ns, ctime_ns
 
 
 def _in_order(timestamp: str) -> str:

@@ -74,7 +74,7 @@ class Transcript:
     def __init__(self, data: bytes) -> None:
         """Decode; malformed lines are skipped.
 
-        `torn` tells that the last line is not whole, `skipped` counts the malformed lines before it.
+        `unended` tells that the last line has no newline, `torn` that it is no entry either.
 
         Raises:
             ValueError: there is no header of this version.
@@ -88,25 +88,22 @@ class Transcript:
             raise ValueError(f"it is of version {header.version}, not {VERSION}")
         self.unended = bool(lines and lines[-1]) or not lines
         self.torn = False
-        self.skipped = 0
         self.leaf: str | None = None
         self._entries: dict[str, _Entry] = {}
         self._parents: dict[str, str | None] = {}
-        for number, line in enumerate(lines):
-            if not self._take(line) and line.strip():
-                if number == len(lines) - 1:
-                    self.torn = True
-                else:
-                    self.skipped += 1
+        for line in lines:
+            whole = self._take(line)
+            self.torn = bool(line.strip()) and not whole
 
     def _take(self, line: bytes) -> bool:
+        """Take an entry in; return whether the line was one."""
         try:
             line.decode()
             entry = _decode_entry(line)
         except _MALFORMED:
             return False
         if entry.type == "session" or entry.id in self._entries:
-            return entry.type == "session"
+            return True
         # An entry whose parent's line is lost hangs on the entry before it: one bad line costs no more than itself.
         known = entry.parent_id is None or entry.parent_id in self._entries
         self._parents[entry.id] = entry.parent_id if known else self.leaf
