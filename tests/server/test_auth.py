@@ -48,6 +48,7 @@ async def test_without_the_right_key_everything_is_the_same_401(server, method, 
         {"Authorization": f"Bearer {KEY}"},
         {"Authorization": f"bearer   {KEY}"},
         {"Authorization": "Basic xyz", "X-API-Key": KEY},
+        {"Authorization": f"Bearer {KEY}", "X-API-Key": ""},
     ],
 )
 async def test_either_header_carries_the_key(server, headers):

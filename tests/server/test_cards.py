@@ -19,6 +19,7 @@ async def test_the_public_card_needs_no_key_and_may_be_cached(server):
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     assert "max-age=" in answer.headers["cache-control"]
     assert answer.headers["last-modified"].endswith(" GMT")
+    assert answer.headers["vary"] == "host", "unset, the URL is the one it was asked by"
     base = f"http://127.0.0.1:{server.port}"
     assert urls(answer) == [base + "/a2a", base + "/a2a/v1"]
     assert answer.json["capabilities"] == {"streaming": True, "pushNotifications": False, "extendedAgentCard": True}

@@ -11,6 +11,7 @@ from tests.server.fakes import FakeStream, event
 from volcanic.server import connection as connection_module
 from volcanic.server import exchange as exchange_module
 from volcanic.server import listener as listener_module
+from volcanic.server import transport as transport_module
 from volcanic.server.http1 import Http1
 from volcanic.server.settings import ListenerSettings, ServerSettings
 
@@ -141,6 +142,21 @@ async def test_a_fault_in_the_protocol_costs_its_connection_alone(server, captur
     assert [line["event"] for line in captured] == ["connection failed"]
 
 
+async def test_a_fault_before_the_first_byte_costs_its_connection_alone(server, captured, monkeypatch):
+    failures = [RuntimeError("a bug in the handshake")]
+    original = transport_module.PlainTransport.handshake
+
+    async def handshake(self):
+        if failures:
+            raise failures.pop()
+        return await original(self)
+
+    monkeypatch.setattr(transport_module.PlainTransport, "handshake", handshake)
+    assert await server.talk(GET) in (b"", b"<reset>")
+    assert (await server.request("GET", "/healthz")).status == 200
+    assert [line["event"] for line in captured] == ["connection failed"]
+
+
 async def test_requests_on_one_connection(server):
     async with await server.raw() as stream:
         for _ in range(3):
@@ -185,9 +201,11 @@ async def send_for_ever(stream):
 
 
 async def test_a_body_that_the_application_does_not_take_holds_its_sender_back(start):
-    reading, read = trio.Event(), []
+    reading = trio.Event()
+    sizes: dict[str, list[int]] = {"/first": [], "/second": []}
 
     async def app(scope, receive, send):
+        read = sizes[scope["path"]]
         await reading.wait()
         while (message := await receive()).get("more_body"):
             read.append(len(message["body"]))
@@ -199,14 +217,14 @@ async def test_a_body_that_the_application_does_not_take_holds_its_sender_back(s
     size = 40_000_000
     async with await server.raw() as stream:
         with trio.move_on_after(0.5) as sending:
-            await stream.send_all(post(b"x" * size))
+            await stream.send_all(post(b"x" * size, b"/first"))
         assert sending.cancelled_caught
     reading.set()
     async with await server.raw() as stream:
-        read.clear()
         with trio.fail_after(20):
-            await stream.send_all(post(b"x" * size))
+            await stream.send_all(post(b"x" * size, b"/second"))
             await receive_until(stream, b"ok")
+    read = sizes["/second"]
     assert sum(read) == size
     assert max(read) <= exchange_module.BODY_BUFFER + 65536
 

@@ -58,6 +58,7 @@ async def test_a_large_body_and_a_large_answer(h2c):
         stream_id = await client.request("POST", "/a2a", send_body("x" * 3_000_000), headers=RPC)
         assert (await client.answer(stream_id))[0] == "200"
         assert len(h2c.owners.calls[0][0].message.parts[0].text) == 3_000_000
+        assert client.connection.outbound_flow_control_window <= 65_535, "no byte's window is given back twice"
         h2c.owners.streams.append(FakeStream(event(b'"' + b"y" * 3_000_000 + b'"'), End(id=1)))
         stream_id = await client.request("POST", "/a2a", SUBSCRIBE, headers=RPC)
         assert len((await client.answer(stream_id))[1]) > 3_000_000
@@ -74,6 +75,20 @@ async def test_a_body_after_the_answer_ends_nothing_and_keeps_no_window(h2c):
             except Exception as error:  # noqa: BLE001 - the server may have asked for no more meanwhile
                 assert "Stream" in type(error).__name__  # noqa: PT017
         stream_id = await client.request("POST", "/a2a", send_body("x" * 300_000), headers=RPC)
+        assert (await client.answer(stream_id))[0] == "200"
+
+
+async def test_padding_keeps_no_window(h2c):
+    body = send_body("x" * 400)
+    async with connected(h2c) as client:
+        stream_id = await client.request("POST", "/a2a", headers=RPC, end=False)
+        for start in range(len(body)):
+            while client.connection.local_flow_control_window(stream_id) < 257:
+                await client.step()
+            client.connection.send_data(stream_id, body[start : start + 1], pad_length=255)
+            await client.flush()
+        client.connection.end_stream(stream_id)
+        await client.flush()
         assert (await client.answer(stream_id))[0] == "200"
 
 
@@ -178,9 +193,9 @@ async def test_a_slow_reader_that_takes_something_keeps_its_stream(h2c, monkeypa
                 await client.step()
             got = len(client.data[stream_id])
             if got > taken and stream_id not in client.ended:
-                client.connection.increment_flow_control_window(20_000)
-                client.connection.increment_flow_control_window(20_000, stream_id)
-                taken = min(got, taken + 20_000)
+                client.connection.increment_flow_control_window(16_384)
+                client.connection.increment_flow_control_window(16_384, stream_id)
+                taken = min(got, taken + 16_384)
                 await client.flush()
         assert body in client.data[stream_id]
 

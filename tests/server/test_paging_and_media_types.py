@@ -34,6 +34,12 @@ def test_a_token_that_was_changed_is_refused(change):
         paging.decode(change(token))
 
 
+@pytest.mark.parametrize("timestamp", ["2026-12-01T09:30:00Z", "2026-12-01T10:30:00.000+01:00", "", "2026", "z"])
+def test_a_key_in_another_form_is_refused(timestamp):
+    with pytest.raises(A2AError):
+        paging.decode(paging.encode(timestamp, ids.mint_task_id(1, bytes(16))))
+
+
 @given(st.text(max_size=60))
 def test_no_text_breaks_the_matching(text):
     assert MediaTypes(DEFAULT_INPUT_MODES).accept(text) in (True, False)

@@ -170,6 +170,14 @@ async def test_one_reader_that_stops_holds_up_nobody_and_is_dropped(start):
     await stalled.aclose()
 
 
+async def test_a_stream_asked_for_in_a_drain_is_told_to_come_again(server):
+    server.app.drain()
+    answer = await server.rpc("SubscribeToTask", {"id": TASK_ID})
+    assert answer.json["error"]["code"] == -32050
+    assert (await server.request("POST", f"/a2a/v1/tasks/{TASK_ID}:subscribe")).status == 503
+    assert server.owners.calls == []
+
+
 async def test_a_drain_ends_streams_and_refuses_new_ones(start):
     server = await start(listener=ListenerSettings(drain_seconds=5))
     server.owners.streams.append(FakeStream(event(SNAPSHOT, 1)))

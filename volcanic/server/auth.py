@@ -38,7 +38,7 @@ class Callers(Protocol):
 def key_of(headers: Mapping[bytes, bytes]) -> bytes:
     """Return the key a request carries, empty for none: `X-API-Key`, else `Authorization: Bearer`."""
     key = headers.get(b"x-api-key")
-    if key is not None:
+    if key:
         return key
     value = headers.get(b"authorization", b"")
     return value[len(_BEARER) :].strip() if value[: len(_BEARER)].lower() == _BEARER else b""

@@ -32,6 +32,8 @@ SEND_CHUNK = 64 * 1024
 """A peer must take this many bytes within `send_seconds`."""
 HALF_CLOSE_SECONDS = 0.25
 """How long a request may still be answered when the client has closed its sending half; then it counts as gone."""
+SHORT_LINGER_SECONDS = 0.1
+"""How long a connection lingers whose client has nothing left to send."""
 LINGER_BYTES = 1024 * 1024
 """How much of an unwanted request is read and thrown away before the connection is closed."""
 _LOST = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
@@ -208,7 +210,8 @@ class Connection(TCPServer):
         self._discarded = 0
         self._settled.unpark_all()
         if not self._dead and self.transport.send_eof():
-            self._reader.deadline = trio.current_time() + self._settings.linger_seconds
+            seconds = self._settings.linger_seconds if self._expects_more() else SHORT_LINGER_SECONDS
+            self._reader.deadline = trio.current_time() + seconds
         else:
             self._reader.cancel()
 
@@ -216,6 +219,9 @@ class Connection(TCPServer):
     def evictable(self) -> bool:
         """Whether nothing would be lost by closing it: no request, not even part of one."""
         return self.idle and self._discarded < 0 and not self._header_clock_runs
+
+    def _expects_more(self) -> bool:
+        return self._shaken and isinstance(self.protocol.protocol, Http1) and self.protocol.protocol.request_incomplete
 
     async def drain(self) -> None:
         """Close now if idle, saying so where the protocol can; a busy connection closes after its last response."""

@@ -26,6 +26,11 @@ class Http1(H11Protocol):
     allow_h2c = False
     exchange: Exchange | None = None
 
+    @property
+    def request_incomplete(self) -> bool:
+        """Whether the client may be sending more of a request that is already answered or refused."""
+        return self.connection.their_state in {h11.SEND_BODY, h11.ERROR}
+
     async def _handle_events(self) -> None:
         connection = cast("h11.Connection", self.connection)
         while True:
