@@ -1,8 +1,8 @@
 """The first moments of a forked process: what it inherited and must not keep.
 
 A child of the launcher starts as a copy of it: the launcher's signal handlers and wake-up pipe, its descriptors, its
-controlling terminal. Each is put right here (Python itself reseeds `random`), with signals blocked until it is done, and the child can
-end in one way only: `os._exit`, never by returning into the launcher's frames.
+controlling terminal. Each is put right here, with signals blocked until it is done (Python itself reseeds `random`).
+The child can end in one way only: `os._exit`, never by returning into the launcher's frames.
 """
 
 from __future__ import annotations
