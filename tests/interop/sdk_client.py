@@ -278,7 +278,7 @@ async def main(url: str, key: str, binding: str, names: list[str]) -> None:
             failure = None
             try:
                 await asyncio.wait_for(SCENARIOS[name](session), SCENARIO_SECONDS)
-            except BaseException:  # noqa: BLE001 - the failure is what is reported
+            except Exception:  # noqa: BLE001 - the failure is what is reported
                 failure = traceback.format_exc()
             print(json.dumps({"scenario": name, "failure": failure}), flush=True)
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+from typing import Any
 
 import pytest
 
@@ -78,7 +79,7 @@ def test_the_service_starts_as_the_readme_says_and_every_call_is_answered(make_s
     pasted = json.loads(run(printed))["result"]["task"]
     assert (state_of(pasted), answer(pasted)) == ("COMPLETED", "hi")
     key = next(command for command in calls if command.startswith("KEY="))
-    outputs = {}
+    outputs: dict[str, Any] = {}
     for command in calls:
         if command != key:
             task = outputs.get("SendMessage", {}).get("id", "")
