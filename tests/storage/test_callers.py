@@ -97,7 +97,7 @@ def test_bytes_that_are_not_utf_8_are_malformed():
     assert parse(b'[{"name":"a","key":"\xff"}]', "f").entries == ()
 
 
-def test_a_key_that_no_header_can_carry_is_no_key():
+def test_a_key_that_is_no_text_makes_the_file_malformed():
     found = parse(b'[{"name":"a","key":"\\ud800"}]', "f")
     assert found.entries == ()
     assert len(found.warnings) == 1

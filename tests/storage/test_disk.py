@@ -283,6 +283,35 @@ async def test_nothing_to_do_is_a_wait_for_what_went_before(tmp_path):
     assert passed.is_set()
 
 
+async def test_a_batchs_folders_are_synced_with_the_next_batchs_files(tmp_path):
+    fs = Gate()
+    done = []
+
+    async def one(disk, name, *ops):
+        await disk.submit(*ops)
+        done.append(name)
+
+    async with open_disk(fs) as disk, trio.open_nursery() as nursery:
+        nursery.start_soon(one, disk, "first", Replace(f"{tmp_path}/first", b"", durable=True))
+        await _reached(fs)
+        nursery.start_soon(one, disk, "second", Replace(f"{tmp_path}/second", b"", durable=True))
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(one, disk, "third", Append(f"{tmp_path}/third", b""))
+        nursery.start_soon(one, disk, "barrier")
+        await trio.testing.wait_all_tasks_blocked()
+        fs.opened.release()
+        await _reached(fs)
+        await _reached(fs)  # side by side: the folder for the first file, and the second file
+        assert done == []
+        fs.opened.release(2)
+        await _reached(fs)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert sorted(done) == ["first", "third"]
+        fs.open_up()
+    assert sorted(done) == ["barrier", "first", "second", "third"]
+    assert [path for name, path in fs.calls if name == "sync"].count(str(tmp_path)) == 2
+
+
 async def test_the_same_operation_twice_leaves_no_temp_file(tmp_path):
     op = Replace(f"{tmp_path}/a", b"one", durable=True)
     async with open_disk() as disk:

@@ -2,7 +2,8 @@
 
 First every durable file is written beside its place and all of them are synced side by side. Then what others can see -
 renames, appends, removals - happens strictly in the order of the jobs. Last, each folder that got a durable name, and
-each file that got a durable append, is synced once. A crash at any point leaves each file old or new, never mixed.
+each file that got a durable append, is synced once: together with the files of the next batch, so that a batch costs
+one wait for the disk, not two. A crash at any point leaves each file old or new, never mixed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import secrets
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import Protocol, final
+from typing import Generic, Protocol, TypeVar, final
 
 from volcanic.storage.filesystem import FileSystem
 from volcanic.storage.operations import Append, Op, Remove, Replace
@@ -45,8 +46,11 @@ class _Temp:
         self.error: Exception | None = None
 
 
+JobT = TypeVar("JobT", bound=Job)
+
+
 @final
-class BatchWriter:
+class BatchWriter(Generic[JobT]):
     """Carries out batches on the thread that calls it; owns the temp files and handles it makes."""
 
     def __init__(self, fs: FileSystem, helpers: int) -> None:
@@ -56,22 +60,34 @@ class BatchWriter:
         self._token = secrets.token_hex(4)
         self._temps = 0
         self._open: OrderedDict[str, int] = OrderedDict()
-        self._folders: dict[str, list[Job]] = {}
-        self._appended: list[tuple[int, Job]] = []
+        self._folders: dict[str, list[JobT]] = {}
+        self._appended: list[tuple[int, JobT]] = []
         self._closing: list[int] = []
+        self._unsure: list[JobT] = []
 
-    def run(self, jobs: Sequence[Job]) -> None:
-        """Do all jobs; afterwards each one's `error` is None if and only if all its operations are done."""
-        for job, temps in zip(jobs, self._prepare(jobs), strict=True):
-            prepared = iter(temps)
-            try:
-                for op in job.ops:
-                    self._perform(job, op, prepared)
-            except Exception as error:  # noqa: BLE001 - one job's failure is its own; the thread serves the next
-                job.error = error
-                for temp in prepared:
-                    self._discard(temp)
-        self._make_durable()
+    def step(self, jobs: Sequence[JobT]) -> list[JobT]:
+        """Do all jobs, and finish those that the step before left to be made durable; return the jobs now done.
+
+        A job that is done has `error` None if and only if all its operations are. While `unfinished` is true, another
+        step (perhaps without jobs) is due.
+        """
+        temps = [[self._write_temp(op) for op in job.ops if type(op) is Replace and op.durable] for job in jobs]
+        done = self._sync([temp for job_temps in temps for temp in job_temps if temp.error is None])
+        for job, job_temps in zip(jobs, temps, strict=True):
+            self._perform_all(job, job_temps)
+        waiting = {id(job) for group in self._folders.values() for job in group}
+        waiting.update(id(job) for _, job in self._appended)
+        for job in jobs:
+            if job.error is None and (id(job) in waiting or (waiting and not job.ops)):
+                self._unsure.append(job)
+            else:
+                done.append(job)
+        return done
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the last step left something to be made durable."""
+        return bool(self._folders or self._appended)
 
     def close(self) -> None:
         """Close what is kept open and end the helping threads."""
@@ -80,17 +96,45 @@ class BatchWriter:
         self._open.clear()
         self._pool.close()
 
-    def _prepare(self, jobs: Sequence[Job]) -> list[list[_Temp]]:
-        """Write and sync the durable files of each job beside their places; errors wait for their operation's turn."""
-        temps = [[self._write_temp(op) for op in job.ops if type(op) is Replace and op.durable] for job in jobs]
-        written = [temp for job_temps in temps for temp in job_temps if temp.error is None]
-        if written:
-            errors = self._pool.sync([temp.handle for temp in written])
-            for temp, failure in zip(written, errors, strict=True):
-                temp.error = failure
-        return temps
+    def _sync(self, temps: Sequence[_Temp]) -> list[JobT]:
+        """Sync new files, and the folders and files of the step before; return the jobs which that completes."""
+        folders, self._folders = self._folders, {}
+        appended, self._appended = self._appended, []
+        closing, self._closing = self._closing, []
+        unsure, self._unsure = self._unsure, []
+        handles = [temp.handle for temp in temps]
+        waiting: list[list[JobT]] = []
+        for path, jobs in folders.items():
+            try:
+                handles.append(self._fs.open_folder(path))
+            except Exception as error:  # noqa: BLE001 - an unsynced folder fails the jobs that named something in it
+                _fail(jobs, error)
+            else:
+                closing.append(handles[-1])
+                waiting.append(jobs)
+        handles.extend(handle for handle, _ in appended)
+        waiting.extend([job] for _, job in appended)
+        errors = self._pool.sync(handles) if handles else []
+        for temp, failure in zip(temps, errors, strict=False):
+            temp.error = failure
+        for jobs, failure in zip(waiting, errors[len(temps) :], strict=True):
+            if failure is not None:
+                _fail(jobs, failure)
+        for handle in closing:
+            self._close(handle)
+        return unsure
 
-    def _perform(self, job: Job, op: Op, prepared: Iterator[_Temp]) -> None:
+    def _perform_all(self, job: JobT, temps: Sequence[_Temp]) -> None:
+        prepared = iter(temps)
+        try:
+            for op in job.ops:
+                self._perform(job, op, prepared)
+        except Exception as error:  # noqa: BLE001 - one job's failure is its own; the thread serves the next
+            job.error = error
+            for temp in prepared:
+                self._discard(temp)
+
+    def _perform(self, job: JobT, op: Op, prepared: Iterator[_Temp]) -> None:
         if type(op) is Append:
             self._append(job, op)
         elif type(op) is Remove:
@@ -108,7 +152,7 @@ class BatchWriter:
             temp.error = error
         return temp
 
-    def _put_in_place(self, job: Job, op: Replace, temp: _Temp) -> None:
+    def _put_in_place(self, job: JobT, op: Replace, temp: _Temp) -> None:
         if temp.error is not None:
             self._discard(temp)
             raise temp.error
@@ -123,7 +167,7 @@ class BatchWriter:
         if op.durable:
             self._folders.setdefault(_folder_of(op.path), []).append(job)
 
-    def _append(self, job: Job, op: Append) -> None:
+    def _append(self, job: JobT, op: Append) -> None:
         handle = self._open.get(op.path, -1) if op.keep_open else -1
         if handle < 0:
             handle = self._open_append(op)
@@ -149,35 +193,12 @@ class BatchWriter:
                 self._retire(self._open.popitem(last=False)[1])
         return handle
 
-    def _remove(self, job: Job, op: Remove) -> None:
+    def _remove(self, job: JobT, op: Remove) -> None:
         with contextlib.suppress(FileNotFoundError):
             self._fs.remove(op.path)
         self._forget(op.path)
         if op.durable:
             self._folders.setdefault(_folder_of(op.path), []).append(job)
-
-    def _make_durable(self) -> None:
-        if not (self._folders or self._appended):
-            return
-        folders, self._folders = self._folders, {}
-        appended, self._appended = self._appended, []
-        closing, self._closing = self._closing, []
-        handles: list[int] = []
-        waiting: list[list[Job]] = []
-        for path, jobs in folders.items():
-            try:
-                handles.append(self._fs.open_folder(path))
-                waiting.append(jobs)
-            except Exception as error:  # noqa: BLE001 - an unsynced folder fails the jobs that named something in it
-                _fail(jobs, error)
-        closing.extend(handles)
-        handles.extend(handle for handle, _ in appended)
-        waiting.extend([job] for _, job in appended)
-        for jobs, failure in zip(waiting, self._pool.sync(handles), strict=True):
-            if failure is not None:
-                _fail(jobs, failure)
-        for handle in closing:
-            self._close(handle)
 
     def _create(self, path: str, op: Replace) -> int:
         try:

@@ -110,21 +110,13 @@ def _entry(item: object, before: dict[str, CallerEntry]) -> CallerEntry | str:
     name, mode, note = item.get("name"), item.get("mode"), item.get("note")
     if not isinstance(name, str) or not is_caller_name(name):
         return "has no name of the form [a-z0-9-]{1,40}"
-    if not isinstance(key, str) or not key or not _is_text(key):
+    if not isinstance(key, str) or not key:
         return f"({name}) has no key"
     if mode is not None and mode != ISOLATED:
         return f"({name}) has an unknown mode"
     if name in before:
         return f"({name}) has the name of an entry before it"
     return CallerEntry(name, key, note if isinstance(note, str) else "")
-
-
-def _is_text(key: str) -> bool:
-    try:
-        key.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def load(layout: WorkspaceLayout) -> Callers:
