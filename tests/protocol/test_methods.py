@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.protocol.strategies import REQUESTS
-from volcanic.protocol import methods, nulls, types
+from volcanic.protocol import methods, protojson, types
 from volcanic.protocol.errors import A2AError, ErrorKind
 from volcanic.protocol.methods import METHODS
 
@@ -285,10 +285,41 @@ def test_brackets_in_strings_are_no_nesting():
 
 
 def test_the_longest_list_is_still_read_for_nulls():
-    parts = [{"text": "x", "raw": None}] * nulls.ITEMS
-    assert len(read("SendMessage", json.dumps(send(parts=parts)).encode()).message.parts) == nulls.ITEMS
+    parts = [{"text": "x", "raw": None}] * protojson.ITEMS
+    assert len(read("SendMessage", json.dumps(send(parts=parts)).encode()).message.parts) == protojson.ITEMS
 
 
 def test_a_long_list_is_not_read_for_nulls_item_by_item():
-    raw = json.dumps({"message": {"parts": [{"text": None}] * (nulls.ITEMS + 1)}}).encode()
-    assert b'"text":null' in nulls.without(raw.replace(b" ", b""), types.SendMessageRequest)
+    raw = json.dumps({"message": {"parts": [{"text": None}] * (protojson.ITEMS + 1)}}).encode()
+    assert b'"text":null' in protojson.plain(raw.replace(b" ", b""), types.SendMessageRequest)
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "member", "value"),
+    [
+        ("GetTask", {"id": "t", "history_length": 1}, "history_length", 1),
+        ("ListTasks", {"page_size": 3, "include_artifacts": True}, "page_size", 3),
+        ("ListTasks", {"page_size": 3, "pageSize": 4}, "page_size", 4),
+        ("ListTasks", {"page_size": None}, "page_size", types.UNSET),
+    ],
+)
+def test_members_are_also_read_by_their_names_in_the_proto(name, params, member, value):
+    assert getattr(read(name, json.dumps(params).encode()), member) == value
+
+
+def test_names_in_the_proto_are_read_at_every_depth_but_not_inside_free_form_values():
+    raw = send() | {"configuration": {"return_immediately": True}}
+    raw["message"]["message_id"] = raw["message"].pop("messageId")
+    raw["message"]["parts"] = [{"data": {"media_type": "kept"}, "media_type": "application/json"}]
+    request = read("SendMessage", json.dumps(raw).encode())
+    assert request.configuration.return_immediately is True
+    assert request.message.message_id == send()["message"]["messageId"]
+    assert request.message.parts[0].media_type == "application/json"
+    assert json.loads(bytes(request.message.parts[0].data)) == {"media_type": "kept"}
+
+
+def test_a_wrong_value_under_a_name_in_the_proto_is_refused_by_its_own_name():
+    assert refused("GetTask", b'{"id":"t","history_length":"x"}') == (
+        "historyLength",
+        "historyLength must be an integer",
+    )

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from volcanic.protocol import nulls, validate
+from volcanic.protocol import protojson, validate
 from volcanic.protocol.errors import A2AError, ErrorKind, invalid_params
 from volcanic.protocol.types import (
     CancelTaskRequest,
@@ -117,14 +117,19 @@ def _method(name: str, request: type[_P], check: Callable[[_P], None], *, stream
     def decode(raw: bytes) -> Params:
         try:
             params = _json(decoder.decode, raw)
+            if protojson.has_proto_names(raw):
+                params = _json(decoder.decode, _json(in_plain_form, raw))
         except msgspec.ValidationError as error:
-            params = without_nulls(raw, error)
+            params = from_plain_form(raw, error)
         check(params)
         return params
 
-    def without_nulls(raw: bytes, error: msgspec.ValidationError) -> _P:
+    def in_plain_form(raw: bytes) -> bytes:
+        return protojson.plain(raw, request)
+
+    def from_plain_form(raw: bytes, error: msgspec.ValidationError) -> _P:
         try:
-            cleaned = _json(lambda text: nulls.without(text, request), raw)
+            cleaned = _json(in_plain_form, raw)
         except msgspec.ValidationError:
             raise fault(error) from None
         try:

@@ -37,6 +37,7 @@ class JsonRpc:
             call = jsonrpc.decode(await request.body())
             id = call.id  # noqa: A001 - the wire's name
             method = _method(call.method)
+            self._methods.check_supported(method.name)
             params = method.decode(call.params)
             if method.streaming:
                 opening = self._methods.stream(caller, method.name, params, request.header(b"last-event-id"))

@@ -55,6 +55,16 @@ class Methods:
         self._settings = settings
         self._accepted = MediaTypes(settings.input_modes)
 
+    @staticmethod
+    def check_supported(method: str) -> None:
+        """Refuse what the card says this agent cannot do (spec §3.3.4), before its parameters are looked at.
+
+        Raises:
+            A2AError: the method needs a capability that is not there.
+        """
+        if method in PUSH_CONFIG_METHODS:
+            raise A2AError(ErrorKind.PUSH_NOTIFICATION_NOT_SUPPORTED)
+
     async def answer(self, caller: Principal, method: str, params: Params, base_url: str) -> bytes:
         """Return the JSON result of a method that answers once.
 
@@ -78,8 +88,6 @@ class Methods:
             return await self._owners.cancel_task(cancel, seconds)
         if method == "GetExtendedAgentCard":
             return self._cards.extended(caller.workspace, base_url)
-        if method in PUSH_CONFIG_METHODS:
-            raise A2AError(ErrorKind.PUSH_NOTIFICATION_NOT_SUPPORTED)
         raise A2AError(ErrorKind.METHOD_NOT_FOUND)
 
     def stream(

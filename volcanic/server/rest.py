@@ -47,6 +47,7 @@ class Rest:
         if request.media_type() not in TYPES:
             raise A2AError(ErrorKind.UNSUPPORTED_MEDIA_TYPE)
         request.check_version()
+        self._methods.check_supported(match.method)
         params = rest.decode(match, request.query, await request.body())
         if METHODS[match.method].streaming:
             opening = self._methods.stream(caller, match.method, params, request.header(b"last-event-id"))

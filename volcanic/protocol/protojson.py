@@ -1,10 +1,12 @@
-"""Explicit nulls: ProtoJSON reads a `null` member as an absent one, and many clients write every unset member so.
+"""What ProtoJSON readers take beside the plain form: a `null` for an absent member, and a member's name as in the proto.
 
-Only what failed to decode comes here. Free-form values keep their nulls and their bytes.
+Many clients write every unset member as `null`, some write `history_length` for `historyLength`. Only what needs it
+comes here. Free-form values keep their nulls, their names and their bytes.
 """
 
 from __future__ import annotations
 
+import re
 import types
 import typing
 from collections.abc import Callable
@@ -17,13 +19,21 @@ ITEMS: Final = 1000
 """The longest list that is read this way: its items are read one by one."""
 
 _NULL: Final = b"null"
+_PROTO_NAME: Final = re.compile(rb'"[a-z]+_[a-z_]+"[ \t\r\n]*:')
 _Cleaner = Callable[[Raw], Raw]
 _RAW: Final = msgspec.json.Decoder(Raw)
 _RAWS: Final = msgspec.json.Decoder(list[Raw])
 
 
-def without(raw: bytes, request: type[msgspec.Struct]) -> bytes:
-    """Return the JSON of a request without the null members that its structs know; `null` itself is `{}`.
+def has_proto_names(raw: bytes) -> bool:
+    """Tell whether some member anywhere in `raw` is named as in the proto file (`history_length`)."""
+    return _PROTO_NAME.search(raw) is not None
+
+
+def plain(raw: bytes, request: type[msgspec.Struct]) -> bytes:
+    """Return the JSON of a request in the plain form: without null members, with camelCase names; `null` is `{}`.
+
+    Of a member that is there under both names the camelCase one counts.
 
     Raises:
         msgspec.ValidationError: Not of this shape.
@@ -45,10 +55,11 @@ def _build(model: type[msgspec.Struct]) -> _Cleaner:
     hints = typing.get_type_hints(model)
     fields = msgspec.structs.fields(model)
     names = {field.name: field.encode_name for field in fields}
+    twice = {f"{name}_in_proto": name for name, shown in names.items() if name != shown}
     loose = msgspec.defstruct(
         f"Loose{model.__name__}",
-        [(name, Raw | UnsetType, UNSET) for name in names],
-        rename=names,
+        [(name, Raw | UnsetType, UNSET) for name in (*names, *twice)],
+        rename=names | twice,
         kw_only=True,
     )
     decoder = msgspec.json.Decoder(loose)
@@ -56,6 +67,10 @@ def _build(model: type[msgspec.Struct]) -> _Cleaner:
 
     def clean(raw: Raw) -> Raw:
         value = decoder.decode(raw)
+        for other, name in twice.items():
+            if getattr(value, name) is UNSET:
+                setattr(value, name, getattr(value, other))
+            setattr(value, other, UNSET)
         for name in names:
             member = getattr(value, name)
             if member is UNSET:
