@@ -1,4 +1,4 @@
-"""What ProtoJSON readers take beside the plain form: a `null` for an absent member, and a member's name as in the proto.
+"""What ProtoJSON readers take beside the plain form: `null` for an absent member, and the names of the proto file.
 
 Many clients write every unset member as `null`, some write `history_length` for `historyLength`. Only what needs it
 comes here. Free-form values keep their nulls, their names and their bytes.
