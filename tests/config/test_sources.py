@@ -245,7 +245,7 @@ def test_a_flag_that_is_no_setting_is_our_own_mistake():
 def test_settings_do_not_change():
     settings = Settings()
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        settings.a2a = None
+        setattr(settings, "a2a", None)  # noqa: B010 - a type checker refuses it at once
 
 
 NAMES = st.sampled_from([setting.env for setting in SETTINGS] + ["A2A__", "A2A__x__y", "VOLCANIC_"])

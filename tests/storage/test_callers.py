@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from volcanic.redact import KEYS, MASK
 from volcanic.storage import callers as module
+from volcanic.storage import safe_read
 from volcanic.storage.callers import Ambiguous, CallerBook, CallerEntry, NoMatch, Principal, load, parse
 from volcanic.storage.layout import WorkspaceLayout
 
@@ -174,7 +175,7 @@ def test_an_edit_within_one_step_of_a_coarse_file_system_counts(layout, monkeypa
         times = {"mtime_ns": stamp.mtime_ns // step * step, "ctime_ns": stamp.ctime_ns // step * step}
         return attrs.evolve(stamp, **times)
 
-    real_read, real_stamp = module.read_stamped, module.stamp_of
+    real_read, real_stamp = safe_read.read_stamped, safe_read.stamp_of
 
     def read(path):
         data, stamp = real_read(path)
@@ -224,7 +225,7 @@ def test_an_edit_of_a_file_long_unchanged_counts_at_once(layout, monkeypatch, ho
 
 def _count_reads(monkeypatch):
     reads = []
-    real = module.read_stamped
+    real = safe_read.read_stamped
     monkeypatch.setattr(module, "read_stamped", lambda path: (reads.append(path), real(path))[1])
     return reads
 

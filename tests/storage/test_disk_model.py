@@ -6,7 +6,7 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from volcanic.storage.disk import Append, Remove, Replace, open_disk
+from volcanic.storage.disk import Append, Op, Remove, Replace, open_disk
 
 _ops = st.one_of(
     st.builds(Replace, st.sampled_from("abc"), st.binary(max_size=20), st.booleans()),
@@ -29,7 +29,7 @@ async def test_whatever_is_submitted_happens_as_if_one_after_another(tmp_path_fa
             expected.pop(op.path, None)
     async with open_disk() as disk, trio.open_nursery() as nursery:
         for job in jobs:
-            placed = []
+            placed: list[Op] = []
             for op in job:
                 path = f"{folder}/{op.path}"
                 if isinstance(op, Replace):
