@@ -150,7 +150,6 @@ class Siblings:
         for child in self.children:
             child.retry_at = None
             child.settle(refusal, up=True)
-        self._starts.clear()
         self._stops = [child for child in self.children if child.life is not None]
         try:
             while not self._all_stopped():

@@ -31,10 +31,21 @@ class Stage:
         self.unstoppable = []
         self._cues = {}
         self.alive = []
+        self.present = set()
+        """Ids of which anything runs, from the first step of a start to the last of an end."""
+        self.raised = []
         self._ready = trio.Event()
 
     def spec(self, name, **settings):
         async def start(status):
+            assert name not in self.present, "an id never lives twice"
+            self.present.add(name)
+            try:
+                await live(status)
+            finally:
+                self.present.remove(name)
+
+        async def live(status):
             self.attempts.append((name, trio.current_time()))
             try:
                 if name in self.slow:
@@ -57,6 +68,7 @@ class Stage:
                             await trio.sleep(self.stubborn[name])
                     raise
                 if cue.error is not None:
+                    self.raised.append(cue.error)
                     raise cue.error
             finally:
                 self.log.append(f"-{name}")
@@ -67,7 +79,8 @@ class Stage:
     def _try(self, name):
         if self.failing.get(name, 0) > 0:
             self.failing[name] -= 1
-            raise BrokenError(name)
+            self.raised.append(BrokenError(name))
+            raise self.raised[-1]
 
     def specs(self, names, **settings):
         return [self.spec(name, **settings) for name in names]
@@ -78,6 +91,10 @@ class Stage:
         assert not cue.given.is_set(), "a child ends once"
         cue.error = {"return": None, "shutdown": Shutdown("told to"), "raise": BrokenError(name)}.get(how, how)
         cue.given.set()
+
+    def open_cue(self, name):
+        """Whether the living child has not been told to end yet."""
+        return not self._cues[name].given.is_set()
 
     async def until_alive(self, name):
         """Let time pass until a child is ready again."""

@@ -163,6 +163,6 @@ def test_supervisor_and_model_agree(scene):
 
 @pytest.mark.slow
 @given(scene=SCENES)
-@settings(max_examples=3000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_supervisor_and_model_agree_at_length(scene):
     play(scene)

@@ -11,6 +11,7 @@ from supervisors import exits
 from supervisors.child_spec import ChildSpec
 from supervisors.events import EventKind
 from supervisors.exits import NotRunning
+from supervisors.intensity import Intensity
 from supervisors.strategy import Strategy
 from supervisors.supervisor import Supervisor
 from tests.supervisors.stage import FOREVER, BrokenError, performing
@@ -160,6 +161,21 @@ async def test_the_end_of_the_program_in_a_child_that_is_being_stopped_still_sto
         async with performing(Supervisor("s", specs, **stage.ports)) as performance:
             await performance.stop()
     assert stage.took() == "+a +c -c -a"
+
+
+async def test_a_restart_that_waits_is_called_off_by_the_stop_and_keeps_nobody_busy(stage, autojump_clock):
+    stage.stubborn = {"a": 4.0}
+    sup = Supervisor("s", stage.specs("ab"), intensity=Intensity(9, 60.0), **stage.ports)
+    async with performing(sup) as performance:
+        stage.failing = {"b": 5}
+        await stage.end("b")
+        await trio.sleep(0.2)
+        attempts = len(stage.attempts)
+        assert sup.describe().children[1].state == "restarting"
+        began = trio.current_time()
+        await performance.stop()
+        assert trio.current_time() - began == pytest.approx(4.0)
+        assert len(stage.attempts) == attempts
 
 
 async def test_requests_while_stopping_are_refused_and_waiting_ones_end(stage, autojump_clock):
