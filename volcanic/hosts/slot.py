@@ -21,9 +21,13 @@ from volcanic.hosts.logs import configure_logs, log_child
 from volcanic.hosts.prepare import Prepared
 from volcanic.hosts.tree import Place, slot_supervisor
 from volcanic.protocol.ids import shard_of_task_id
-from volcanic.storage.disk import Disk, open_disk
+from volcanic.storage.disk import Disk, open_disk, sweep_temps
 from volcanic.storage.live import LiveLog
 from volcanic.storage.tasks import RunStamp, TaskFiles
+
+
+LEFTOVER_SECONDS = 60.0
+"""A temporary file this old is nobody's any more."""
 
 
 async def serve_slot(prepared: Prepared, context: WorkerContext) -> None:
@@ -96,7 +100,17 @@ class _Slot:
     async def _settle_predecessor(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         await self._contexts.settle_predecessor()
         task_status.started()
+        if self._place.slot == 0:
+            await trio.to_thread.run_sync(self._sweep_leftovers)
         await trio.sleep_forever()
+
+    def _sweep_leftovers(self) -> None:
+        """Remove temporary files that a killed process left; those of living ones are younger."""
+        folders = [self._prepared.state_dir, f"{self._prepared.state_dir}/live"]
+        for layout in self._prepared.layouts:
+            folders += [layout.a2a, layout.tasks]
+        for folder in folders:
+            sweep_temps(folder, LEFTOVER_SECONDS)
 
     async def _sweep(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         await sweep(self._contexts.sessions, self._ground.settings.idle_seconds, task_status=task_status)
