@@ -167,13 +167,21 @@ class Siblings:
         self._wake = trio.Event()
 
     def _next_timer(self) -> float:
+        """Give the next time at which `_advance` has something to do; one it would pass over would spin the loop."""
         times = [math.inf]
         for child in self.children:
-            if child.retry_at is not None:
+            life = child.life
+            if life is not None and not life.over and not life.declared:
+                times.append(life.deadline)
+            elif child.retry_at is not None and self._may_start(child):
                 times.append(child.retry_at)
-            elif child.life is not None and child.life.asked and not child.life.declared:
-                times.append(child.life.deadline)
         return min(times)
+
+    def _may_start(self, child: Child) -> bool:
+        """Whether the plan lets a child start now; under a group strategy only its own next one."""
+        if self._stops:
+            return False
+        return not self._starts or self._rules.strategy is ONE_FOR_ONE or child is self._starts[0]
 
     def _advance(self) -> None:
         """Do all that can be done now; what remains waits for a child or a timer."""

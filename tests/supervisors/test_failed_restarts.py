@@ -125,6 +125,29 @@ async def test_a_sibling_that_dies_while_a_group_restart_waits_is_served_first(s
         assert stage.took() == ""
 
 
+@pytest.mark.parametrize("phase", ["stopping", "starting"])
+async def test_a_retry_that_falls_due_while_another_group_restarts_waits_for_it(stage, autojump_clock, phase):
+    sup = Supervisor("s", stage.specs("abc"), Strategy.REST_FOR_ONE, PATIENT, backoff=Schedule((2.0,)), **stage.ports)
+    async with performing(sup):
+        stage.failing = {"b": 1}
+        await stage.end("b")
+        await sup.restart_child("c")
+        await sup.start_child(stage.spec("d"))
+        stage.took()
+        if phase == "stopping":
+            stage.stubborn = {"d": 4.0}
+        else:
+            stage.slow = {"c": 4.0}
+        await trio.sleep(1.0)
+        await stage.end("c")
+        await trio.sleep(2.0)
+        assert stage.took() == {"stopping": "-c", "starting": "-c -d"}[phase]
+        # The clock only moves on while nobody is busy: this point is not reached by a supervisor that spins.
+        stage.stubborn, stage.slow = {}, {}
+        await trio.sleep(9.0)
+        assert stage.took() == {"stopping": "-d +c +d -d -c +b +c +d", "starting": "+c +d -d -c +b +c +d"}[phase]
+
+
 async def test_a_hanging_restart_does_not_keep_a_stop_out(stage, autojump_clock):
     for strategy in Strategy:
         stage.slow = {}

@@ -178,6 +178,19 @@ async def test_a_restart_that_waits_is_called_off_by_the_stop_and_keeps_nobody_b
         assert len(stage.attempts) == attempts
 
 
+async def test_a_deadline_that_was_kept_keeps_nobody_busy_later(stage, autojump_clock):
+    # a is asked, and ends in time, just before the stop; c is waited for long past the deadline that a kept.
+    stage.stubborn = {"a": 1.0, "c": 60.0}
+    specs = [stage.spec("a"), stage.spec("c", shutdown=90.0)]
+    sup = Supervisor("s", specs, **stage.ports)
+    async with trio.open_nursery() as nursery, performing(sup) as performance:
+        nursery.start_soon(sup.terminate_child, "a")
+        await trio.sleep(0.5)
+        began = trio.current_time()
+        await performance.stop()
+        assert trio.current_time() - began == pytest.approx(60.0)
+
+
 async def test_requests_while_stopping_are_refused_and_waiting_ones_end(stage, autojump_clock):
     stage.stubborn = {"a": 3.0}
     stage.slow = {"late": FOREVER}
