@@ -24,6 +24,7 @@ class H2Client:
         self.resets: dict[int, int] = {}
         self.goaway: int | None = None
         self.closed = False
+        self.pongs = 0
 
     async def start(self) -> H2Client:
         self.connection.initiate_connection()
@@ -74,6 +75,8 @@ class H2Client:
                 self.ended.add(event.stream_id)
             elif isinstance(event, h2.events.StreamReset):
                 self.resets[event.stream_id] = event.error_code
+            elif isinstance(event, h2.events.PingAckReceived):
+                self.pongs += 1
             elif isinstance(event, h2.events.ConnectionTerminated):
                 self.goaway = event.error_code
         await self.flush()

@@ -8,6 +8,7 @@ import h2.errors
 import h2.settings
 import pytest
 import trio
+from hypercorn.trio.worker_context import EventWrapper
 
 from actors.messages import End
 from tests.server.conftest import KEY, send_body
@@ -178,6 +179,41 @@ async def test_a_client_that_gives_no_window_is_held_back_and_loses_its_stream(h
         with trio.fail_after(1):
             await h2c.owners.gone.wait()
     assert (await h2c.request("GET", "/healthz")).status == 200
+
+
+async def test_a_small_answer_that_is_never_taken_loses_its_stream(h2c, monkeypatch):
+    monkeypatch.setattr(http2, "STALL_SECONDS", 0.3)
+    async with connected(h2c) as client:
+        client.connection.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 0})
+        stream_id = await client.request(path="/.well-known/agent-card.json")
+        await client.until(lambda: stream_id in client.resets)
+        assert client.resets[stream_id] == h2.errors.ErrorCodes.CANCEL
+        assert not client.data[stream_id]
+
+
+async def test_a_writer_waits_for_as_long_as_something_is_taken(monkeypatch, nursery):
+    monkeypatch.setattr(http2, "STALL_SECONDS", 0.2)
+    buffer = http2.BoundedBuffer(EventWrapper)
+    nursery.start_soon(buffer.push, b"x" * 200_000)
+    while buffer.buffer or not buffer._is_empty.is_set():
+        await trio.sleep(0.1)
+        assert len(await buffer.pop(16_384)) > 0
+
+
+async def test_a_body_that_the_application_does_not_take_holds_its_sender_back(start):
+    async def app(scope, receive, send):
+        await trio.sleep_forever()
+
+    server = await start(listener=ListenerSettings(h2c=True), app=app)
+    async with connected(server) as client:
+        stream_id = await client.request("POST", "/", end=False)
+        with trio.move_on_after(0.5) as sending:
+            await client.send(stream_id, b"x" * 1_000_000)
+        assert sending.cancelled_caught
+        assert client.connection.outbound_flow_control_window == 0
+        client.connection.ping(b"12345678")  # the connection itself is not held back
+        await client.flush()
+        await client.until(lambda: client.pongs)
 
 
 async def test_a_slow_reader_that_takes_something_keeps_its_stream(h2c, monkeypatch):

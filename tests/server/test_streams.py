@@ -81,6 +81,21 @@ async def test_a_stream_that_is_cut_off_does_not_look_finished(server, reason):
     assert not answer.endswith(b"0\r\n\r\n")
 
 
+async def test_a_stream_that_fails_is_cut_off_and_logged_once(server, captured):
+    class Failing(FakeStream):
+        async def receive(self):
+            if self._inbox.statistics().current_buffer_used:
+                return await super().receive()
+            raise RuntimeError("secret detail")
+
+    server.owners.streams.append(Failing(event(SNAPSHOT, 1)))
+    answer = await server.talk(post(STREAM))
+    assert SNAPSHOT in answer
+    assert not answer.endswith(b"0\r\n\r\n")
+    assert b"secret" not in answer
+    assert [line["event"] for line in captured] == ["request failed"]
+
+
 async def test_a_stream_that_a_stopping_owner_ends_is_ended_properly(server):
     server.owners.streams.append(FakeStream(event(SNAPSHOT, 1), End(id=1, reason="drain")))
     async with await server.raw() as stream:

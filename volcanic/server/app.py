@@ -23,8 +23,6 @@ from volcanic.storage.callers import Principal
 
 RPC_PATHS = frozenset({"/a2a", "/a2a/"})
 PUSH_PATH = "/a2a/push/"
-PUSH_BYTES = 64 * 1024
-PUSH_SECONDS = 5.0
 PUBLIC_CARD_PATH = "/.well-known/agent-card.json"
 _NOT_FOUND = rest_error(A2AError(ErrorKind.NOT_FOUND))[1]
 
@@ -51,11 +49,10 @@ class App:
         request = HttpRequest(scope, receive, send, self._settings)
         try:
             await self._dispatch(request)
-        except Exception:  # the edge of a request: logged, answered without detail
+        except Exception:  # noqa: BLE001 - the edge of a request: logged, answered without detail
             _log.exception("request failed", path=request.path)
-            if request.started:
-                raise
-            await self._fail(request)
+            if not request.started:  # one that has begun ends cut off
+                await self._fail(request)
 
     def drain(self) -> None:
         """End what would not end by itself: this process is stopping."""
@@ -68,7 +65,6 @@ class App:
             if caller is not None:
                 await self._rpc.serve(request, caller)
         elif path.startswith(PUSH_PATH):
-            await request.skip_body(PUSH_BYTES, PUSH_SECONDS)
             await request.reply(404, JSON, _NOT_FOUND)
         elif path == rest.PREFIX or path.startswith(rest.PREFIX + "/"):
             caller = await self._admit(request)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -10,7 +9,7 @@ from urllib.parse import parse_qsl
 
 from volcanic.protocol import versions
 from volcanic.protocol.errors import A2AError
-from volcanic.server.body import ClientGoneError, Receive, read_body
+from volcanic.server.body import Receive, read_body
 from volcanic.server.settings import ServerSettings
 
 JSON: Final = b"application/json"
@@ -90,11 +89,6 @@ class HttpRequest:
         return await read_body(
             self._receive, self.headers.get(b"content-length"), settings.body_bytes, settings.body_seconds
         )
-
-    async def skip_body(self, limit: int, seconds: float) -> None:
-        """Read a body that nobody wants, so that its length does not show in the answer; give up at the bounds."""
-        with contextlib.suppress(A2AError, ClientGoneError):
-            await read_body(self._receive, self.headers.get(b"content-length"), limit, seconds)
 
     async def reply(self, status: int, content_type: bytes, body: bytes, extra: Headers | None = None) -> None:
         """Send a complete response."""
