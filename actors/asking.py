@@ -92,6 +92,8 @@ class OwnerSettings:
         idle_seconds: After this long without a message a session is evicted (`A2A__SessionIdleTimeout`).
         stream_buffer_bytes: What may wait for one slow follower (`A2A__Limits__StreamBufferBytes`).
         flush_seconds: Streamed text goes out at least this often.
+        pace_seconds: How long a run waits for followers to catch up before it tells more, each time at most. Who takes
+            longer is dropped once its buffer is full.
         settle_seconds: How long the last write of a run may take before it counts as failed.
         mailbox: Messages that may wait for one session.
     """
@@ -100,6 +102,7 @@ class OwnerSettings:
     idle_seconds: float = 1800.0
     stream_buffer_bytes: int = 256 * 1024
     flush_seconds: float = 0.05
+    pace_seconds: float = 0.1
     settle_seconds: float = 30.0
     mailbox: int = 64
 

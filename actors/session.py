@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 class Session:
     """See the module. `activate` has the slot's dynamic supervisor start the session's task.
 
-    Overflow answer of its mailbox: the caller is refused as busy.
+    Overflow answer of its mailbox: a sender is refused as busy, any other asker as over a limit.
     """
 
     def __init__(
@@ -69,11 +69,12 @@ class Session:
         self._spec = ChildSpec(id=f"{key[1]}_{key[2]} {key[0]}", start=self._live, restart=Restart.TEMPORARY)
 
     def tell(self, message: Message) -> None:
-        """Hand over a message; a full mailbox refuses its asker as busy."""
+        """Hand over a message; a full mailbox refuses its asker: a sender as busy, others for now."""
         try:
             self.mailbox.put(message)
         except MailboxFull:
-            refuse(message, A2AError(ErrorKind.UNSUPPORTED_OPERATION, CONTEXT_BUSY))
+            busy = A2AError(ErrorKind.UNSUPPORTED_OPERATION, CONTEXT_BUSY)
+            refuse(message, busy if isinstance(message, Start) else A2AError(ErrorKind.LIMITED, retry_after=1.0))
             return
         if not self._active:
             self._active = True

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
+import trio
+
 INITIAL_CREDIT = 256 * 1024
 """Bytes a stream may send before its reader grants more."""
 
@@ -29,9 +31,23 @@ class Subscription:
     While there is credit, events pass straight through; then up to `buffer_bytes` wait. Overflow answer: the follower
     is dropped with the reason `slow`; it can subscribe again and gets a snapshot. A single event larger than the buffer
     waits when nothing else does, so that no size of event alone ends a stream.
+
+    A run that tells faster than anybody can read gives those who `lag` a moment to catch up; one who did not use it is
+    `given_up` and not waited for again before it has.
     """
 
-    __slots__ = ("_buffer", "_buffered", "_credit", "_ending", "_limit", "_sink", "ended", "until_interrupted")
+    __slots__ = (
+        "_buffer",
+        "_buffered",
+        "_credit",
+        "_ending",
+        "_limit",
+        "_lot",
+        "_sink",
+        "ended",
+        "given_up",
+        "until_interrupted",
+    )
 
     def __init__(self, sink: Sink, buffer_bytes: int, *, until_interrupted: bool) -> None:
         self._sink = sink
@@ -40,7 +56,9 @@ class Subscription:
         self._buffer: deque[tuple[int, bytes]] = deque()
         self._buffered = 0
         self._ending: str | None = None
+        self._lot: trio.lowlevel.ParkingLot | None = None
         self.ended = False
+        self.given_up = False
         self.until_interrupted = until_interrupted
         """Whether it ends when the task waits for input (a SendStreamingMessage), not only at a terminal state."""
 
@@ -59,6 +77,17 @@ class Subscription:
         self._buffer.append((version, payload))
         self._buffered += len(payload)
 
+    def lags(self) -> bool:
+        """Whether events wait for a reader who may yet catch up."""
+        return bool(self._buffer) and not (self.ended or self.given_up)
+
+    async def caught_up(self) -> None:
+        """Wait until nothing waits any more, or it is over."""
+        while self.lags():
+            if self._lot is None:
+                self._lot = trio.lowlevel.ParkingLot()
+            await self._lot.park()
+
     def grant(self, size: int) -> None:
         """Add `size` bytes of credit and send what it covers."""
         self._credit += size
@@ -67,8 +96,12 @@ class Subscription:
             self._buffered -= len(payload)
             self._credit -= len(payload)
             self._sink.event(version, payload)
-        if not self._buffer and self._ending is not None and not self.ended:
+        if self._buffer:
+            return
+        self.given_up = False
+        if self._ending is not None and not self.ended:
             self._finish(self._ending)
+        self._wake()
 
     def close(self, reason: str = "") -> None:
         """End after what is still buffered."""
@@ -83,7 +116,13 @@ class Subscription:
         """Forget it: the follower is gone and hears nothing more."""
         self.ended = True
         self._buffer.clear()
+        self._wake()
 
     def _finish(self, reason: str) -> None:
         self.ended = True
         self._sink.end(reason)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._lot is not None:
+            self._lot.unpark_all()

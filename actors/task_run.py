@@ -242,6 +242,16 @@ class TaskRun:
                 self._direct = text
             case _:
                 pass
+        if lagging := self._telling.lagging():
+            await self._pace(lagging)
+
+    async def _pace(self, lagging: list[Subscription]) -> None:
+        """Give followers a moment to catch up: no burst, however long, costs one who reads its stream."""
+        with trio.move_on_after(self.ground.settings.pace_seconds):
+            for follower in lagging:
+                await follower.caught_up()
+        for follower in lagging:
+            follower.given_up = follower.lags()
 
     async def _on_artifact(self, note: events.ArtifactNote) -> None:
         artifact = self._decode_artifact(note)

@@ -68,6 +68,10 @@ class Telling:
         self.flush()
         self._text.restart()
 
+    def lagging(self) -> list[Subscription]:
+        """Return the followers who have not read all they were sent, and may yet catch up."""
+        return [follower for follower in self._followers if follower.lags()]
+
     def flush(self) -> None:
         """Send the text that waits."""
         chunk = self._text.flush()

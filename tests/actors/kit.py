@@ -6,7 +6,7 @@ import itertools
 import json
 import secrets
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,10 @@ from supervisors.listener import open_unix_listener
 from volcanic.agent.models.faux import echo_model, scripted_model
 from volcanic.clock import SYSTEM
 from volcanic.hosts.folder import FolderAssistant
+from volcanic.protocol.errors import A2AError, ErrorKind
 from volcanic.protocol.ids import mint_context_id, mint_task_id, shard_of
 from volcanic.protocol.types import Message, Part, Role
-from volcanic.storage.disk import open_disk
+from volcanic.storage.disk import Disk, FileSystem, open_disk
 from volcanic.storage.layout import WorkspaceLayout
 from volcanic.storage.live import LiveLog
 from volcanic.storage.tasks import RunStamp, TaskFiles
@@ -57,6 +58,12 @@ class Slot:
         self.files = TaskFiles(self.layout)
         self.incarnation = 0
         self.contexts: Contexts
+        self.disk: Disk
+        self.fs: FileSystem | None = None
+        """What the next incarnation writes to, when not to the real file system."""
+        self.also: Slot | None = None
+        """Another slot whose workspace this one serves as well."""
+        self.owns: Callable[[str], bool] = lambda _task_id: True
         self._script = script
         self._settings = OwnerSettings(**settings)
 
@@ -64,7 +71,8 @@ class Slot:
     async def alive(self) -> AsyncIterator[Contexts]:
         """One incarnation; leaving it stops it as a slot is stopped without patience."""
         self.incarnation += 1
-        async with open_disk() as disk, trio.open_nursery() as nursery:
+        async with open_disk(self.fs) as disk, trio.open_nursery() as nursery:
+            self.disk = disk
             model = echo_model() if self._script is None else scripted_model(json.dumps(self._script).encode())
             ground = Ground(
                 stamp=RunStamp(boot="boot", slot="agents-0", incarnation=self.incarnation),
@@ -73,15 +81,17 @@ class Slot:
                 clock=SYSTEM,
                 settings=self._settings,
                 workspaces={
-                    self.layout.root: Workspace(
-                        path=self.layout.root,
-                        tasks=self.files,
-                        assistant=FolderAssistant(self.layout, model, disk, SYSTEM, "UTC"),
+                    slot.layout.root: Workspace(
+                        path=slot.layout.root,
+                        tasks=slot.files,
+                        assistant=FolderAssistant(slot.layout, model, disk, SYSTEM, "UTC"),
                     )
+                    for slot in (self, self.also)
+                    if slot is not None
                 },
             )
             sessions = DynamicSupervisor("contexts")
-            self.contexts = Contexts(ground, sessions.start_child, lambda _task_id: True)
+            self.contexts = Contexts(ground, sessions.start_child, self.owns)
             await nursery.start(sessions.run)
             await self.contexts.settle_predecessor()
             hello = Hello(slot="agents-0", boot="boot", incarnation=self.incarnation)
@@ -155,6 +165,54 @@ def listing(slot: Slot, limit: int = 50, **more: Any) -> ListTasks:
 def decoded(raw: msgspec.Raw) -> dict[str, Any]:
     """Return an answer as plain JSON."""
     return json.loads(bytes(raw))
+
+
+def state(raw: msgspec.Raw) -> str:
+    """Return the state in an answer, of a task or of a result that holds one."""
+    answer = decoded(raw)
+    return str(answer.get("task", answer)["status"]["state"]).removeprefix("TASK_STATE_")
+
+
+class Later:
+    """What a call came to: its answer, or its refusal."""
+
+    def __init__(self, nursery: trio.Nursery, call: Callable[..., Awaitable[Any]], *args: Any) -> None:
+        self.answer: Any = None
+        self.error: A2AError | None = None
+        self.scope = trio.CancelScope()
+        self._done = trio.Event()
+        nursery.start_soon(self._run, call, args)
+
+    async def _run(self, call: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
+        try:
+            with self.scope:
+                self.answer = await call(*args)
+        except A2AError as error:
+            self.error = error
+        finally:
+            self._done.set()
+
+    @property
+    def done(self) -> bool:
+        """Whether it has come to anything."""
+        return self._done.is_set()
+
+    async def outcome(self, seconds: float = 5.0) -> Any:
+        """Wait for the answer, or raise the refusal."""
+        with trio.fail_after(seconds):
+            await self._done.wait()
+        if self.error is not None:
+            raise self.error
+        return self.answer
+
+
+async def refused(call: Awaitable[Any]) -> ErrorKind:
+    """Return why a call is refused; one that is answered fails the test."""
+    try:
+        answer = await call
+    except A2AError as error:
+        return error.kind
+    raise AssertionError(f"answered: {answer}")
 
 
 async def drained(stream: Any) -> tuple[list[dict[str, Any]], str]:
