@@ -25,7 +25,6 @@ from volcanic.storage.disk import Disk, open_disk, sweep_temps
 from volcanic.storage.live import LiveLog
 from volcanic.storage.tasks import RunStamp, TaskFiles
 
-
 LEFTOVER_SECONDS = 60.0
 """A temporary file this old is nobody's any more."""
 
