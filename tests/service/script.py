@@ -9,7 +9,7 @@ Step = dict[str, Any]
 CHUNKS = 1500
 """How many artifact updates `many` makes."""
 
-WORK_SECONDS = {"quick": 0.2, "brief": 0.5, "steady": 3, "long": 60}
+WORK_SECONDS = {"quick": 0.2, "brief": 0.5, "steady": 2, "long": 60}
 """Messages beginning with one of these are answered with `done: ` and their own text after so many seconds."""
 
 LEAK = "no such file: /srv/secrets/key-k_0123456789abcdef"
