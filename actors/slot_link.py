@@ -83,6 +83,8 @@ class SlotLink:
     def __init__(self, slot: str, path: str) -> None:
         self.slot = slot
         self.hello: Hello | None = None
+        self.stopping = False
+        """Set when the edge stops: calls that end from then on end with it, and tell nothing of their clients."""
         self._path = path
         self._outbox: Outbox | None = None
         self._open: dict[int, OpenCall] = {}
@@ -203,7 +205,7 @@ class SlotLink:
         return outbox, call_id, open_call
 
     def _leave(self, outbox: Outbox, call_id: int) -> None:
-        if self._outbox is outbox and self._open.pop(call_id, None) is not None:
+        if self._outbox is outbox and self._open.pop(call_id, None) is not None and not self.stopping:
             outbox.put(Leave(id=call_id))
 
     def grant(self, outbox: Outbox, call_id: int, size: int) -> None:

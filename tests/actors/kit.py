@@ -61,6 +61,8 @@ class Slot:
         self.disk: Disk
         self.fs: FileSystem | None = None
         """What the next incarnation writes to, when not to the real file system."""
+        self.before_stop: Callable[[], None] = lambda: None
+        """Lets go of whatever would hold up a stop, above all when a test fails."""
         self.also: Slot | None = None
         """Another slot whose workspace this one serves as well."""
         self.owns: Callable[[str], bool] = lambda _task_id: True
@@ -99,7 +101,10 @@ class Slot:
             await nursery.start(
                 serve_owner, listener, self.contexts, hello, ground.settings.stream_buffer_bytes, lambda _label: None
             )
-            yield self.contexts
+            try:
+                yield self.contexts
+            finally:
+                self.before_stop()
             nursery.cancel_scope.cancel()
 
     def snapshot(self) -> dict[Path, bytes]:
@@ -113,11 +118,12 @@ class Slot:
 
 
 @asynccontextmanager
-async def edge(*paths: str, files: TaskFiles | None = None) -> AsyncIterator[SlotOwners]:
+async def edge(*paths: str, files: TaskFiles | None = None, stopping: bool = False) -> AsyncIterator[SlotOwners]:
     """The edge's end: linked to the slots (or wires) at these paths."""
     links = [SlotLink(f"agents-{number}", path) for number, path in enumerate(paths)]
     async with trio.open_nursery() as nursery:
         for link in links:
+            link.stopping = stopping
             await nursery.start(link.run)
         yield SlotOwners(links, {} if files is None else {files.layout.root: files})
         nursery.cancel_scope.cancel()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from tests.actors.kit import decoded, drained, edge, get, send, subscribe, until
+from tests.actors.kit import decoded, drained, edge, get, listing, send, subscribe, until
 
 SCRIPT = {
     "rules": [
@@ -142,3 +142,16 @@ async def test_a_read_whose_link_breaks_is_asked_again(make_slot, make_wire):
             assert wire.cuts == 1, "the fault did not fire"
             assert read["status"]["state"] == "TASK_STATE_WORKING"
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("stopping", "state"), [(True, "COMPLETED"), (False, "CANCELED")])
+async def test_an_edge_that_stops_takes_no_run_with_it(make_slot, make_wire, stopping, state):
+    slot = make_slot(SCRIPT)
+    async with slot.alive() as contexts, edge(slot.path, stopping=stopping) as owners:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(owners.send_message, send(slot, "slow", context_id="c", cancel_on_disconnect=True), 10)
+            await until(lambda: len(contexts.runs) == 1)
+            nursery.cancel_scope.cancel()
+        await until(lambda: len(contexts.runs) == 0)
+        (row,) = (await owners.list_tasks(listing(slot), 10)).rows
+        assert decoded(row.task)["status"]["state"] == f"TASK_STATE_{state}"

@@ -300,7 +300,7 @@ def test_a_long_list_is_not_read_for_nulls_item_by_item():
         ("GetTask", {"id": "t", "history_length": 1}, "history_length", 1),
         ("ListTasks", {"page_size": 3, "include_artifacts": True}, "page_size", 3),
         ("ListTasks", {"page_size": 3, "pageSize": 4}, "page_size", 4),
-        ("ListTasks", {"page_size": None}, "page_size", types.UNSET),
+        ("ListTasks", {"page_size": None}, "page_size", msgspec.UNSET),
     ],
 )
 def test_members_are_also_read_by_their_names_in_the_proto(name, params, member, value):

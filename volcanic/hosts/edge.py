@@ -48,7 +48,7 @@ class _Edge:
         self._draining = trio.Event()
         self._closed = trio.Event()
         names = [slot_name(number) for number in range(place.slots)]
-        links = [SlotLink(name, slot_socket(prepared.state_dir, name)) for name in names]
+        links = self._links = [SlotLink(name, slot_socket(prepared.state_dir, name)) for name in names]
         files = {layout.root: TaskFiles(layout) for layout in prepared.layouts}
         self._app = build_app(
             SlotOwners(links, files), CallerBook(prepared.layouts), WorkspaceCards(prepared.layouts), self._settings
@@ -66,6 +66,8 @@ class _Edge:
             self._context.ready()
             await self._context.stopping.wait()
             self._draining.set()
+            for link in self._links:
+                link.stopping = True
             self._app.drain()
             with trio.move_on_after(GOODBYE_SECONDS):
                 await self._closed.wait()

@@ -7,7 +7,6 @@ import errno
 import fcntl
 import os
 import secrets
-import ssl
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from volcanic.agent.models.faux import echo_model, scripted_model
 from volcanic.agent.models.faux_check import ScriptError
 from volcanic.agent.models.port import Model
 from volcanic.config import ServiceSettings, Settings
+from volcanic.server.tls import CertificateError, server_context
 from volcanic.storage.callers import load
 from volcanic.storage.layout import WorkspaceLayout
 from volcanic.storage.safe_read import Unreadable, read_file
@@ -100,10 +100,9 @@ def _check_certificate(service: ServiceSettings) -> None:
     if not service.certfile:
         return
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(service.certfile, service.keyfile)
-    except (OSError, ssl.SSLError) as error:
-        reason = error.strerror or str(error)
-        raise StartError(f"the certificate {service.certfile} with key {service.keyfile}: {reason}") from None
+        server_context(service.certfile, service.keyfile)
+    except CertificateError as error:
+        raise StartError(str(error)) from None
 
 
 def _make(path: str, make: Callable[[], None]) -> None:
