@@ -13,7 +13,7 @@ import trio
 
 from supervisors.process_child import ProcessChild, ProcessState, WorkerUnavailableError
 from supervisors.tree import TreeNode
-from volcanic.hosts.edge import TREE
+from volcanic.hosts.tree import TREE
 from volcanic.server.listener import serve
 from volcanic.server.settings import ListenerSettings
 

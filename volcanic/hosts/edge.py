@@ -15,15 +15,12 @@ from volcanic.config import Settings
 from volcanic.hosts.cards import WorkspaceCards
 from volcanic.hosts.logs import configure_logs
 from volcanic.hosts.prepare import Prepared
-from volcanic.hosts.tree import Place, edge_supervisor, slot_name, slot_socket
+from volcanic.hosts.tree import DRAIN, TREE, Place, edge_supervisor, slot_name, slot_socket
 from volcanic.server.app import build_app
 from volcanic.server.listener import serve
 from volcanic.server.settings import CancelOnDisconnect, ListenerSettings, ServerSettings
 from volcanic.storage.callers import CallerBook
 from volcanic.storage.tasks import TaskFiles
-
-DRAIN = b"drain"
-TREE = b"tree"
 
 MARGIN_SECONDS = 2.0
 """What an edge's patience with its clients has beyond the slots' patience with their runs."""

@@ -22,10 +22,10 @@ from supervisors.process_child import KILL_SECONDS, ProcessChild, WorkerUnavaila
 from supervisors.signals import rolling_restart, run_until_signal
 from supervisors.supervisor import Supervisor
 from volcanic.hosts.admin import AdminApp, serve_admin
-from volcanic.hosts.edge import DRAIN, MARGIN_SECONDS
+from volcanic.hosts.edge import MARGIN_SECONDS
 from volcanic.hosts.logs import configure_logs
 from volcanic.hosts.prepare import Prepared
-from volcanic.hosts.tree import Place, root_supervisor, shape_for, slot_name, slot_socket
+from volcanic.hosts.tree import DRAIN, Place, root_supervisor, shape_for, slot_name, slot_socket
 
 USAGE = 2
 """Exit status of a start that says no."""
@@ -33,7 +33,7 @@ GAVE_UP = 1
 """Exit status of a service whose processes cannot start."""
 
 ANSWER_SECONDS = 1.0
-"""How long an edge may take to say that it accepts nobody new."""
+"""How long a worker may take to say that it takes nothing new."""
 
 log = structlog.get_logger("volcanic")
 
@@ -124,7 +124,7 @@ class _Root:
     async def _run_tree(
         self, public: Sequence[socket.socket], task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Run the tree until cancelled; then have the edges take nobody new before anything is stopped."""
+        """Run the tree until cancelled; then have the workers take nothing new before any of them is stopped."""
         tree = trio.CancelScope()
         async with trio.open_nursery() as nursery:
             await nursery.start(self._run_supervisor, tree)
@@ -139,7 +139,7 @@ class _Root:
                 for sock in public:
                     sock.close()
                 with trio.move_on_after(2 * ANSWER_SECONDS, shield=True):
-                    await self._close_doors()
+                    await self._say_drain()
                 tree.cancel()
 
     async def _run_supervisor(
@@ -148,17 +148,18 @@ class _Root:
         with tree:
             await self._supervisor.run(task_status)
 
-    async def _close_doors(self) -> None:
+    async def _say_drain(self) -> None:
+        """Have every worker begin to drain now: the stop that follows goes from one to the next."""
         async with trio.open_nursery() as nursery:
-            for edge in self._edges:
-                nursery.start_soon(self._close_door, edge)
+            for child in (*self._edges, *self._slots):
+                nursery.start_soon(self._say_drain_to, child)
 
     @staticmethod
-    async def _close_door(edge: ProcessChild) -> None:
+    async def _say_drain_to(child: ProcessChild) -> None:
         try:
-            await edge.ask(DRAIN, ANSWER_SECONDS)
+            await child.ask(DRAIN, ANSWER_SECONDS)
         except WorkerUnavailableError as error:
-            log.info("edge_not_drained", reason=str(error))
+            log.info("not_drained", child=child.name, reason=str(error))
 
     async def _reload(self) -> None:
         """Replace the slots, then the edges, one after the other (SIGHUP)."""

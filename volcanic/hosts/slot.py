@@ -19,7 +19,7 @@ from volcanic.config import A2ASettings
 from volcanic.hosts.folder import FolderAssistant
 from volcanic.hosts.logs import configure_logs, log_child
 from volcanic.hosts.prepare import Prepared
-from volcanic.hosts.tree import Place, slot_supervisor
+from volcanic.hosts.tree import DRAIN, TREE, Place, slot_supervisor
 from volcanic.protocol.ids import shard_of_task_id
 from volcanic.storage.disk import Disk, open_disk, sweep_temps
 from volcanic.storage.live import LiveLog
@@ -44,6 +44,7 @@ class _Slot:
         self._prepared = prepared
         self._place = place
         self._context = context
+        self._draining = trio.Event()
         stamp = RunStamp(boot=place.boot, slot=context.name, incarnation=context.incarnation)
         timezone = prepared.settings.service.timezone
         self._ground = Ground(
@@ -75,16 +76,25 @@ class _Slot:
         self._context.answer = self._answer
         async with trio.open_nursery() as nursery:
             await nursery.start(self._supervisor.run)
+            nursery.start_soon(self._drain_when_stopped)
             self._context.ready()
-            await self._context.stopping.wait()
+            await self._draining.wait()
             self._contexts.close()
             # Settled before anything of the tree is stopped: the ends still go out over the Owner API.
             await self._contexts.drain(self._prepared.settings.service.shutdown_seconds)
+            await self._context.stopping.wait()
             nursery.cancel_scope.cancel()
+
+    async def _drain_when_stopped(self) -> None:
+        await self._context.stopping.wait()
+        self._draining.set()
 
     async def _answer(self, question: bytes) -> bytes:
         await trio.lowlevel.checkpoint()
-        if question == b"tree":
+        if question == DRAIN:
+            self._draining.set()
+            return b""
+        if question == TREE:
             tree = self._supervisor.describe()
             for node in tree.children:
                 if node.id == self._sessions.id:

@@ -29,6 +29,12 @@ from supervisors.supervisor import Supervisor
 from volcanic.config import ServiceSettings
 from volcanic.hosts.logs import log_child
 
+DRAIN = b"drain"
+"""Root's word to a worker, ahead of the stop that comes child by child: take nothing new, let what runs end."""
+
+TREE = b"tree"
+"""Root's question to a worker: what lives inside it."""
+
 ROOT_INTENSITY = Intensity(5, 60.0)
 """Of a process: deaths before it was ready. Over it the service gives up, with the reason."""
 
