@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import secrets
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -212,10 +213,26 @@ class Later:
         return self.answer
 
 
+class Pace:
+    """How long a run takes at present, on however busy a machine, so that a race with its end is one."""
+
+    def __init__(self, first: float) -> None:
+        self._mean = first
+
+    def note(self, seconds: float) -> None:
+        """Take the length of a run."""
+        self._mean += (seconds - self._mean) / 4
+
+    def moment(self, chance: random.Random) -> float:
+        """Return a moment before, at or after the end of a run that begins now."""
+        return chance.uniform(0.0, 1.5 * self._mean)
+
+
 async def refused(call: Awaitable[Any]) -> ErrorKind:
     """Return why a call is refused; one that is answered fails the test."""
     try:
-        answer = await call
+        with trio.fail_after(4):  # less than the calls' own deadlines: those would refuse what nobody answered
+            answer = await call
     except A2AError as error:
         return error.kind
     raise AssertionError(f"answered: {answer}")

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from actors.messages import End
-from tests.actors.kit import Later, decoded, drained, edge, get, refused, send, state, subscribe, until
+from tests.actors.kit import Later, Pace, decoded, drained, edge, get, refused, send, state, subscribe, until
 from tests.actors.reader import Reader, texts_of
 from volcanic.protocol.errors import ErrorKind
 
@@ -102,11 +102,13 @@ async def test_who_subscribes_at_any_moment_sees_an_end_or_is_refused(slot, owne
     """SS-05: never a clean end on a state that is none."""
     chance = random.Random(5)
     outcomes = {"followed": 0, "refused": 0}
+    pace = Pace(0.04)
 
     async def one(number):
         call = send(slot, "soon", context_id=f"c{number}", return_immediately=True)
         await owners.send_message(call, 20)
-        await trio.sleep(chance.uniform(0, 0.06))
+        began = trio.current_time()
+        await trio.sleep(pace.moment(chance))
         async with trio.open_nursery() as nursery:
             following = Later(nursery, _read, owners, subscribe(slot, call.task_id))
         if following.error is not None:
@@ -116,12 +118,13 @@ async def test_who_subscribes_at_any_moment_sees_an_end_or_is_refused(slot, owne
         assert following.answer.states[-1] == "TASK_STATE_COMPLETED"
         assert following.answer.artifacts == {"response": "one two"}
         outcomes["followed"] += 1
+        pace.note(trio.current_time() - began)
 
     for batch in range(8):
         async with trio.open_nursery() as nursery:
             for number in range(25):
                 nursery.start_soon(one, batch * 25 + number)
-    assert min(outcomes.values()) > 10, f"the race was none: {outcomes}"
+    assert min(outcomes.values()) >= 3, f"the race was none: {outcomes}"
 
 
 async def test_fifteen_hundred_events_stall_no_stream(slot, owners):
@@ -132,7 +135,13 @@ async def test_fifteen_hundred_events_stall_no_stream(slot, owners):
     assert state(await owners.send_message(send(slot, "many"), 10)) == "COMPLETED"
 
 
-async def test_a_burst_costs_nobody_who_reads_and_waits_once_for_who_does_not(slot, owners, monkeypatch):
+async def test_a_burst_costs_nobody_who_reads_and_waits_once_for_who_does_not(make_slot, monkeypatch):
+    slot = make_slot(SCRIPT, stream_buffer_bytes=400 * 1024)
+    async with slot.alive(), edge(slot.path, files=slot.files) as owners:
+        await _burst(slot, owners, monkeypatch)
+
+
+async def _burst(slot, owners, monkeypatch):
     monkeypatch.setattr("actors.subscription.INITIAL_CREDIT", 4 * 1024)
     monkeypatch.setattr("actors.slot_link.CREDIT_STEP", 1024)
     call = send(slot, "burst", return_immediately=True)
@@ -140,7 +149,7 @@ async def test_a_burst_costs_nobody_who_reads_and_waits_once_for_who_does_not(sl
     async with edge(slot.path, files=slot.files) as deaf, deaf.stream(subscribe(slot, call.task_id), 10) as stalled:
         began = time.monotonic()
         reader = await _read(owners, subscribe(slot, call.task_id))
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 5, "it waited for a deaf follower again and again"
         _, reason = await drained(stalled)
         assert reason == "slow"
     assert reader.artifacts == {"response": "z" * 1000 * 600}
