@@ -69,7 +69,7 @@ class FrameReader(Generic[F]):
             try:
                 # A copy, because free-form values stay views of what they were decoded from.
                 frames.append(self._decoder.decode(bytes(buffer[start + _HEADER : end])))
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            except (msgspec.DecodeError, RecursionError) as error:
                 raise FrameError(f"an unreadable frame: {error}") from None
             start = end
         if start:

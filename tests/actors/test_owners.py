@@ -12,7 +12,7 @@ from msgspec import Raw
 from actors import frames, owner
 from actors.messages import End, Event, ListTasks
 from actors.owner import ResumingStream
-from actors.slot_link import OutcomeUnknown
+from actors.slot_link import OpenCall, OutcomeUnknown
 from tests.actors.kit import (
     CALLER,
     Later,
@@ -368,3 +368,13 @@ async def test_a_cancel_whose_answer_is_lost_is_answered_from_what_became_of_the
     assert state(await owners.cancel_task(cancel(slot, parked["id"]), 5)) == "CANCELED"
     assert lost
     assert slot.record(parked["id"])["version"] == 3
+
+
+async def test_a_refusal_after_a_stream_was_accepted_ends_it_after_what_came():
+    call = OpenCall()
+    call.result = Raw(b"null")
+    call.events.append(_status(1, WORKING))
+    call.error = A2AError(ErrorKind.UNAVAILABLE)
+    assert isinstance(await call.next(), Event)
+    with pytest.raises(A2AError), trio.fail_after(2):
+        await call.next()
