@@ -72,6 +72,18 @@ async def test_a_child_taken_down_by_a_sibling_while_it_starts_is_started_with_t
         assert stage.took() == "+a -a !b +a +b"
 
 
+async def test_a_child_taken_down_while_it_starts_belongs_to_the_group_from_then_on(stage, autojump_clock):
+    stage.slow = {"b": 5.0}
+    sup = Supervisor("s", stage.specs("a"), Strategy.ONE_FOR_ALL, Intensity(9, 60.0), **stage.ports)
+    async with performing(sup), trio.open_nursery() as nursery:
+        nursery.start_soon(sup.start_child, stage.spec("b"))
+        await trio.sleep(1.0)
+        stage.failing = {"b": 2}
+        await stage.end("a")
+        await trio.sleep(30.0)
+        assert states(sup) == {"a": "running", "b": "running"}
+
+
 async def test_terminate_stops_and_keeps_the_spec_until_it_is_deleted(stage, autojump_clock):
     sup = Supervisor("s", stage.specs("ab"), **stage.ports)
     async with performing(sup):

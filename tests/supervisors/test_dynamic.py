@@ -283,6 +283,7 @@ async def test_it_runs_once_at_a_time_but_may_run_again(stage, autojump_clock):
             await sup.run()
     async with performing(sup):
         assert sup.children() == {}
+        assert sup.describe().incarnation == 2
         sup.start_child(stage.spec("a"))
         assert sup.children() == {"a": 2}
 

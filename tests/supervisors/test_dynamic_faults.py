@@ -97,6 +97,16 @@ async def test_delays_follow_the_schedule_a_healthy_mark_ends_the_row(stage, aut
                 assert dropped == ["w1"]
 
 
+async def test_only_the_first_start_of_start_ready_must_succeed(stage, autojump_clock):
+    sup = DynamicSupervisor("d", restart=PERMANENT, **stage.ports)
+    async with performing(sup):
+        await sup.start_child_ready(stage.spec("a"))
+        stage.failing = {"a": 3}
+        await stage.end("a")
+        await trio.sleep(10.0)
+        assert stage.took() == "+a -a !a !a !a +a"
+
+
 async def test_a_stable_run_longer_than_the_period_ends_the_row(stage, autojump_clock):
     sup = DynamicSupervisor("d", Intensity(5, 30.0), restart=PERMANENT, backoff=Schedule((1.0, 2.0)), **stage.ports)
     async with performing(sup):
