@@ -154,7 +154,7 @@ class Connection:
                         self._take(frame, nursery)
                 nursery.cancel_scope.cancel()
         finally:
-            await self.outbox.flush(stream, GOODBYE_SECONDS)
+            await self.outbox.flush(stream, GOODBYE_SECONDS)  # noqa: ASYNC102 - shields itself, for so long at most
             calls, self._calls = list(self._calls.values()), {}
             for caller in calls:
                 caller.lose()

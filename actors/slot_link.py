@@ -189,7 +189,7 @@ class SlotLink:
     async def _send(self, call: Call) -> tuple[Outbox, int, OpenCall]:
         outbox = self._outbox
         if outbox is None:
-            with trio.move_on_after(LINK_SECONDS):
+            with trio.move_on_after(LINK_SECONDS):  # noqa: ASYNC912 - it is entered only to wait
                 while (outbox := self._outbox) is None:
                     await self._up.park()
         if outbox is None:

@@ -178,7 +178,7 @@ class TaskRun:
             try:
                 await self.ground.disk.submit(*self.held.take())
             except OSError:
-                await self._take_back(before)
+                await self._take_back(before)  # noqa: ASYNC120 - a stop that comes now is the greater news
                 raise
             self._durable = self.record.version
 
@@ -247,7 +247,7 @@ class TaskRun:
 
     async def _pace(self, lagging: list[Subscription]) -> None:
         """Give followers a moment to catch up: no burst, however long, costs one who reads its stream."""
-        with trio.move_on_after(self.ground.settings.pace_seconds):
+        with trio.move_on_after(self.ground.settings.pace_seconds):  # noqa: ASYNC912 - it is entered only with followers to wait for
             for follower in lagging:
                 await follower.caught_up()
         for follower in lagging:

@@ -71,7 +71,7 @@ async def _fill(node: TreeNode, child: ProcessChild) -> None:
     node.children = inside.children
 
 
-async def serve_admin(
+async def serve_admin(  # noqa: ASYNC128 - passed on
     listening: socket.socket, app: AdminApp, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
     """Serve the admin socket until cancelled; the listening socket stays root's."""

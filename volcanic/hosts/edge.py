@@ -83,7 +83,7 @@ class _Edge:
             return msgspec.json.encode(self._supervisor.describe())
         raise ValueError(question)
 
-    async def _serve_http(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def _serve_http(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:  # noqa: ASYNC128 - passed on
         # Copies, because the listener closes what it serves on, and a restarted one needs them again.
         listening = [socket.socket(fileno=os.dup(descriptor)) for descriptor in self._context.descriptors]
         await serve(listening, self._app, self._settings.listener, self._draining, task_status=task_status)

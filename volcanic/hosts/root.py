@@ -142,7 +142,7 @@ class _Root:
                     await self._say_drain()
                 tree.cancel()
 
-    async def _run_supervisor(
+    async def _run_supervisor(  # noqa: ASYNC128 - passed on
         self, tree: trio.CancelScope, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         with tree:

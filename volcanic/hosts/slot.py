@@ -121,10 +121,10 @@ class _Slot:
         for folder in folders:
             sweep_temps(folder, LEFTOVER_SECONDS)
 
-    async def _sweep(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def _sweep(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:  # noqa: ASYNC128 - passed on
         await sweep(self._contexts.sessions, self._ground.settings.idle_seconds, task_status=task_status)
 
-    async def _serve_owner(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def _serve_owner(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:  # noqa: ASYNC128 - passed on
         listening = socket.socket(fileno=self._context.descriptors[0])
         listening.setblocking(False)
         hello = Hello(slot=self._context.name, boot=self._place.boot, incarnation=self._context.incarnation)
