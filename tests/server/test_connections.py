@@ -47,13 +47,6 @@ async def test_a_refused_framing_is_answered_in_json(server):
     assert answer.endswith(b'"message":"Malformed HTTP request"}}')
 
 
-async def test_an_upgrade_is_served_as_plain_http(server):
-    for name in ("websocket upgrade and a byte", "h2c upgrade with bad settings"):
-        async with await server.raw() as stream:
-            await stream.send_all(HOSTILE[name].rstrip(b"x"))
-            assert OK in await receive_until(stream, OK)
-
-
 async def test_an_application_that_fails_costs_its_request_alone(start, captured):
     async def app(scope, receive, send):
         if scope["path"] == "/fail":

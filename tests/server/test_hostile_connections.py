@@ -73,3 +73,10 @@ async def test_a_hostile_connection_is_lost_alone(start, name, ending, captured)
         await live.more.send(event(b'{"n":2}', 2))
         await receive_until(bystander, b'{"n":2}')
     assert not [line for line in captured if line["log_level"] == "error"]
+
+
+async def test_an_upgrade_is_served_as_plain_http(server):
+    for name in ("websocket upgrade and a byte", "h2c upgrade with bad settings"):
+        async with await server.raw() as stream:
+            await stream.send_all(HOSTILE[name].rstrip(b"x"))
+            assert OK in await receive_until(stream, OK)
