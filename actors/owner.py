@@ -17,11 +17,16 @@ from msgspec import Raw
 from actors import rendering
 from actors.messages import CancelTask, End, Event, GetTask, ListPage, ListRow, ListTasks, Send, Subscribe
 from actors.slot_link import LinkStream, OutcomeUnknown, SlotLink
+from volcanic.clock import SYSTEM
 from volcanic.protocol.errors import A2AError, ErrorKind
 from volcanic.protocol.ids import shard_of, shard_of_task_id
 from volcanic.protocol.states import is_terminal
+from volcanic.protocol.timestamps import format_ms
 from volcanic.protocol.types import StreamResponse, Task, TaskState
 from volcanic.storage.tasks import TaskFiles
+
+SETTLED_SECONDS = 2.0
+"""A finished task this young may be in place and not yet durable: its owner knows, the file does not."""
 
 _decode_task = msgspec.json.Decoder(Task).decode
 _decode_page = msgspec.json.Decoder(ListPage).decode
@@ -69,7 +74,7 @@ class SlotOwners:
         head = None if files is None else files.read_head(call.task_id)
         if head is None or head.caller != call.caller:
             raise A2AError(ErrorKind.TASK_NOT_FOUND)
-        if is_terminal(head.state):
+        if is_terminal(head.state) and head.timestamp < format_ms(SYSTEM.wall() - SETTLED_SECONDS):
             if call.history_length is None or len(head.parsed.history) <= call.history_length:
                 return head.task
             return Raw(rendering.task_json(head.parsed, call.history_length))
