@@ -314,17 +314,12 @@ class DynamicSupervisor:
         """
         self._closing = True
         await trio.lowlevel.cancel_shielded_checkpoint()
-        try:
-            for count, member in enumerate(list(self._members.values())):
-                self._ask(member)
-                if count % STOP_BATCH == 0:
-                    await trio.lowlevel.cancel_shielded_checkpoint()
-            while self._stopping:
-                await self._idle()
-        finally:
-            # An impatient second Ctrl-C ends the order, but nobody may be left who was never asked.
-            for member in self._members.values():
-                self._ask(member)
+        for count, member in enumerate(list(self._members.values())):
+            self._ask(member)
+            if count % STOP_BATCH == 0:
+                await trio.lowlevel.cancel_shielded_checkpoint()
+        while self._stopping:
+            await self._idle()
 
     def _tell(
         self, kind: EventKind, member: _Member, how: Exit | None, *, asked: bool = False, delay: float = 0.0

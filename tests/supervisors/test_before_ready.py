@@ -43,6 +43,16 @@ async def test_a_stable_run_longer_than_the_period_ends_the_row(stage, autojump_
             await trio.testing.wait_all_tasks_blocked()
 
 
+async def test_a_long_start_is_no_stable_run(stage, autojump_clock):
+    stage.slow = {"a": 100.0}
+    async with performing(root(stage, "a")):
+        for delay in (0.0, 0.05, 0.1):
+            await trio.sleep(1.0)
+            await stage.end("a")
+            assert stage.told(EventKind.RESTARTING)[-1].delay == delay
+            await stage.until_alive("a")
+
+
 async def test_a_child_that_cannot_start_gives_up_with_the_reason_after_growing_delays(stage, autojump_clock):
     stage.failing = {"b": FOREVER}
     with pytest.raises(Escalated) as caught:

@@ -111,13 +111,26 @@ async def test_a_stable_run_longer_than_the_period_ends_the_row(stage, autojump_
     sup = DynamicSupervisor("d", Intensity(5, 30.0), restart=PERMANENT, backoff=Schedule((1.0, 2.0)), **stage.ports)
     async with performing(sup):
         await sup.start_child_ready(stage.spec("a"))
-        for run in (1.0, 1.0, 31.0):
+        for run in (1.0, 1.0, 30.0, 31.0):
             await trio.sleep(run)
             await stage.end("a")
             await trio.sleep(5.0)
             assert "a" in stage.alive
-        assert [event.delay for event in stage.told(EventKind.RESTARTING)] == [1.0, 2.0, 1.0]
-        assert [(child.restarts, child.incarnation) for child in sup.describe().children] == [(3, 4)]
+        assert [event.delay for event in stage.told(EventKind.RESTARTING)] == [1.0, 2.0, 2.0, 1.0]
+        assert [(child.restarts, child.incarnation) for child in sup.describe().children] == [(4, 5)]
+
+
+async def test_a_child_that_never_says_it_is_ready_is_judged_by_how_long_it_ran(stage, autojump_clock):
+    async def silent(_status):
+        await trio.sleep(31.0)
+        raise BrokenError
+
+    sup = DynamicSupervisor("d", Intensity(5, 30.0), restart=PERMANENT, backoff=Schedule((1.0, 2.0)), **stage.ports)
+    async with performing(sup):
+        sup.start_child(ChildSpec("a", silent))
+        await trio.sleep(100.0)
+        assert [event.delay for event in stage.told(EventKind.RESTARTING)] == [1.0, 1.0, 1.0]
+        assert sup.describe().children[0].state == "starting"
 
 
 async def test_a_stop_while_a_child_waits_for_its_restart_ends_it_at_once(stage, autojump_clock):
