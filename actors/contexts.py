@@ -117,7 +117,8 @@ class Contexts:
             stale = [row.task_id for row in page.rows if row.active and row.task_id not in self.runs]
             rows = [row for row in page.rows if await self._is_stored(workspace, row)]
             if not stale:
-                return attrs.evolve(page, rows=rows).shown()
+                cut = page.cut or (len(rows) < len(page.rows) == call.limit)
+                return attrs.evolve(page, rows=rows, cut=cut).shown()
             for task_id in stale:
                 record = workspace.tasks.read(task_id)
                 if record is not None and is_active(record.task.status.state):
@@ -149,31 +150,35 @@ class Contexts:
 
         Call it before the first call is served: blocked callers, asking again, then find their tasks settled.
         """
-        settled = 0
-        for run in self._ground.live.unfinished():
-            workspace = self._workspace(run.workspace)
-            record = None if workspace is None else workspace.tasks.read(run.task_id)
-            if workspace is None or record is None or not is_active(record.task.status.state):
-                continue
-            if not self._owns(run.task_id):
-                # From a life with another number of slots: its owner of today settles it when it is read.
-                continue
-            failed = with_status(record, TaskState.FAILED, RESTARTED, self._ground.clock.wall())
-            try:
-                await self._ground.disk.submit(workspace.tasks.replace_op(failed, durable=True))
-            except OSError as error:
-                # Left as it is: the next reader tries again.
-                log.warning("task_not_settled", taskId=run.task_id, error=repr(error))
-                continue
-            settled += 1
-        for run in self._ground.live.unfinished():
-            self._ground.live.end_op(run.task_id)
+        left = self._ground.live.unfinished()
+        settled: list[str] = []
+        async with trio.open_nursery() as nursery:
+            for run in left:
+                workspace = self._workspace(run.workspace)
+                # One from a life with another number of slots is settled by its owner of today, when it is read.
+                if workspace is not None and self._owns(run.task_id):
+                    nursery.start_soon(self._settle_left, workspace, run.task_id, settled)
+        for run in left:
+            self._ground.live.forget(run.task_id)
         try:
             await self._ground.disk.submit(self._ground.live.compact_op())
         except OSError as error:
             # The log goes on at its old end; what is in it twice does no harm.
             log.warning("live_log_not_compacted", error=repr(error))
-        return settled
+        return len(settled)
+
+    async def _settle_left(self, workspace: Workspace, task_id: str, settled: list[str]) -> None:
+        record = workspace.tasks.read(task_id)
+        if record is None or not is_active(record.task.status.state):
+            return
+        failed = with_status(record, TaskState.FAILED, RESTARTED, self._ground.clock.wall())
+        try:
+            await self._ground.disk.submit(workspace.tasks.replace_op(failed, durable=True))
+        except OSError as error:
+            # Left as it is: the next reader tries again.
+            log.warning("task_not_settled", taskId=task_id, error=repr(error))
+        else:
+            settled.append(task_id)
 
     def describe(self) -> list[TreeNode]:
         """Return the sessions for the tree: those with a task of their own and the idle ones, at most `SHOWN`."""
@@ -220,8 +225,11 @@ class Contexts:
             self._tell((path, caller, context_id), message, asker)
 
     def _tell(self, key: Key, message: Message, asker: Reply[bytes]) -> None:
-        if key[0] not in self._ground.workspaces or (self._closing and isinstance(message, Start)):
+        if key[0] not in self._ground.workspaces:
             asker.refuse(A2AError(ErrorKind.UNAVAILABLE))
+            return
+        if self._closing and isinstance(message, Start):
+            asker.refuse(A2AError(ErrorKind.SUCCESSOR))
             return
         session = self.sessions.get(key)
         if session is None:

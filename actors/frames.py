@@ -15,6 +15,9 @@ F = TypeVar("F")
 
 READ_SIZE = 256 * 1024
 OUTBOX_LIMIT = 256 * 1024 * 1024
+OUTBOX_CROWDED = 128 * 1024 * 1024
+OUTBOX_ROOM = 16 * 1024 * 1024
+LARGE_FRAME = 64 * 1024
 _HEADER = 4
 
 
@@ -89,9 +92,19 @@ class Outbox:
         self._frames: deque[bytes] = deque()
         self._size = 0
         self._lot = trio.lowlevel.ParkingLot()
+        self._room = trio.lowlevel.ParkingLot()
         self._failed = False
         self._sending: trio.CancelScope | None = None
         self._torn = False
+
+    async def room(self) -> None:
+        """Wait until less than `OUTBOX_ROOM` waits to be written. Whoever can wait before a large frame, should."""
+        while self._size > OUTBOX_ROOM:
+            await self._room.park()
+
+    def crowded(self) -> bool:
+        """Whether a large frame should rather be refused than added to what waits."""
+        return self._size > OUTBOX_CROWDED
 
     def put(self, frame: Frame) -> None:
         """Enqueue a frame; it goes out with whatever else waits by then.
@@ -128,11 +141,12 @@ class Outbox:
                 raise OutboxFull
             batch = b"".join(self._frames)
             self._frames.clear()
-            self._size = 0
             self._torn = True
             with trio.CancelScope() as self._sending:
                 await stream.send_all(batch)
                 self._torn = False
+            self._size -= len(batch)
+            self._room.unpark_all()
             self._sending = None
 
     async def flush(self, stream: trio.abc.SendStream, seconds: float) -> None:

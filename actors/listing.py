@@ -13,37 +13,34 @@ from actors import rendering
 from actors.asking import Workspace
 from actors.messages import ListPage, ListRow, ListTasks
 from volcanic.protocol.states import is_active
-from volcanic.protocol.types import Task
 from volcanic.storage.index import TaskIndex, TaskQuery
+
+PAGE_BYTES = 8 * 1024 * 1024
+"""What a slot's share of a page may weigh; a page of heavier tasks is shorter than asked, with a token for the rest."""
 
 
 @attrs.frozen
 class FoundRow:
-    """One task of a page as its file has it; `active` says that it is stored as running."""
+    """One task of a page as it is answered; `active` says that it is stored as running."""
 
     timestamp: str
     task_id: str
     active: bool
     version: int
-    task: Task
+    task: Raw
 
 
 @attrs.frozen
 class FoundPage:
-    """A page as the files have it."""
+    """A page as the files have it; `cut` says that more follows although it is not full."""
 
     total: int
     rows: list[FoundRow]
-    call: ListTasks
+    cut: bool
 
     def shown(self) -> ListPage:
-        """Return the page as it is answered: copies, trimmed as the call says."""
-        return ListPage(self.total, [ListRow(row.timestamp, row.task_id, self._task(row.task)) for row in self.rows])
-
-    def _task(self, task: Task) -> Raw:
-        if not self.call.artifacts:
-            task = msgspec.structs.replace(task, artifacts=[])
-        return Raw(rendering.task_json(task, self.call.history_length))
+        """Return the page as it is answered."""
+        return ListPage(self.total, [ListRow(row.timestamp, row.task_id, row.task) for row in self.rows], self.cut)
 
 
 class Listing:
@@ -76,10 +73,17 @@ class Listing:
 def _read(index: TaskIndex, workspace: Workspace, query: TaskQuery, call: ListTasks) -> FoundPage:
     total, rows = index.page(query)
     found: list[FoundRow] = []
+    weight = 0
     for row in rows:
         record = workspace.tasks.read(row.task_id)
         # One that changed hands or went between the two reads is left out, as if it had gone a moment before.
-        if record is not None and record.caller == call.caller:
-            state = record.task.status.state
-            found.append(FoundRow(row.timestamp, row.task_id, is_active(state), record.version, record.task))
-    return FoundPage(total, found, call)
+        if record is None or record.caller != call.caller:
+            continue
+        task = record.task if call.artifacts else msgspec.structs.replace(record.task, artifacts=[])
+        shown = Raw(rendering.task_json(task, call.history_length))
+        weight += len(bytes(shown))
+        if found and weight > PAGE_BYTES:
+            return FoundPage(total, found, cut=True)
+        active = is_active(record.task.status.state)
+        found.append(FoundRow(row.timestamp, row.task_id, active, record.version, shown))
+    return FoundPage(total, found, cut=len(rows) == call.limit and len(found) < len(rows))

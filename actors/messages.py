@@ -73,10 +73,11 @@ class ListTasks(Frame, tag="list", kw_only=True):
 
 
 class ListPage(msgspec.Struct, rename="camel", gc=False):
-    """Answer to `ListTasks`: rows in order, each with its sort key."""
+    """Answer to `ListTasks`: rows in order, each with its sort key; `cut` says that more follows after the last row."""
 
     total: int
     rows: list[ListRow]
+    cut: bool = False
 
 
 class ListRow(msgspec.Struct, rename="camel", gc=False):

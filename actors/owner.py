@@ -15,7 +15,7 @@ import trio
 from msgspec import Raw
 
 from actors import rendering
-from actors.messages import CancelTask, End, Event, GetTask, ListPage, ListRow, ListTasks, Send, Subscribe
+from actors.messages import CancelTask, End, Event, GetTask, Hello, ListPage, ListRow, ListTasks, Send, Subscribe
 from actors.slot_link import LinkStream, OutcomeUnknown, SlotLink
 from volcanic.clock import SYSTEM
 from volcanic.protocol.errors import A2AError, ErrorKind
@@ -25,8 +25,17 @@ from volcanic.protocol.timestamps import format_ms
 from volcanic.protocol.types import StreamResponse, Task, TaskState
 from volcanic.storage.tasks import TaskFiles
 
-SETTLED_SECONDS = 2.0
-"""A finished task this young may be in place and not yet durable: its owner knows, the file does not."""
+SETTLED_SECONDS = 60.0
+"""A finished task this young may be in place and not yet durable: its owner knows, the file does not.
+
+Well over the time that a run's last write may take (`OwnerSettings.settle_seconds`)."""
+
+SUCCESSOR_SECONDS = 20.0
+"""How long a send waits for the successor of a slot that takes no more runs; over it the send is refused."""
+
+LOSS_DELAYS = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0, 1.0)
+"""Seconds before a call is made again whose link broke, for the first time, the second, ...; then it is given up: what
+breaks link after link may be the call itself."""
 
 _decode_task = msgspec.json.Decoder(Task).decode
 _decode_page = msgspec.json.Decoder(ListPage).decode
@@ -48,11 +57,19 @@ class SlotOwners:
         """Start or continue a task; return the JSON of a SendMessageResponse."""
         link = self._link_for(send)
         with _deadline(seconds):
-            while True:  # noqa: ASYNC913 - each turn waits for the link
+            for delay in LOSS_DELAYS:
+                hello = link.hello
                 try:
                     return await link.ask(send)
                 except OutcomeUnknown:
                     send = msgspec.structs.replace(send, again=True)
+                    await trio.sleep(delay)
+                except A2AError as error:
+                    # A slot that is being replaced takes no new run; its successor does.
+                    if error.kind is not ErrorKind.SUCCESSOR or hello is None or link.draining:
+                        raise
+                    await _wait_for_successor(link, hello)
+        raise A2AError(ErrorKind.UNAVAILABLE)
 
     @asynccontextmanager
     async def stream(self, call: Send | Subscribe, seconds: float) -> AsyncIterator[ResumingStream]:
@@ -99,26 +116,31 @@ class SlotOwners:
             if refusal is not None:
                 raise refusal
         rows: list[ListRow] = [row for page in pages for row in page.rows]
-        rows.sort(key=lambda row: (row.timestamp, row.task_id), reverse=True)
-        return ListPage(sum(page.total for page in pages), rows[: call.limit])
+        # Below the last row of a slot that has more, nobody knows yet what comes first.
+        known = max((_key(page.rows[-1]) for page in pages if page.cut and page.rows), default=("", ""))
+        merged = sorted((row for row in rows if _key(row) >= known), key=_key, reverse=True)
+        cut = any(page.cut for page in pages) or len(merged) > call.limit
+        return ListPage(sum(page.total for page in pages), merged[: call.limit], cut)
 
     async def cancel_task(self, call: CancelTask, seconds: float) -> Raw:
         """Cancel a task; return its JSON. A cancel whose answer was lost is answered from what became of the task."""
         link = self._link_by_task(call.task_id)
         with _deadline(seconds):
-            while True:
+            for delay in LOSS_DELAYS:
                 try:
                     return await link.ask(call)
                 except OutcomeUnknown:
+                    await trio.sleep(delay)
                     look = GetTask(workspace=call.workspace, caller=call.caller, task_id=call.task_id)
                     task = await self._ask_again(link, look)
                     state = _decode_task(task).status.state
                     if state is TaskState.CANCELED:
                         return task
+        raise A2AError(ErrorKind.UNAVAILABLE)
 
     def _link_for(self, call: Send | Subscribe) -> SlotLink:
         if isinstance(call, Send) and call.new:
-            return self._links[shard_of(call.workspace, call.caller, call.context_id) % len(self._links)]
+            return self._links[shard_of(call.caller, call.context_id) % len(self._links)]
         return self._link_by_task(call.task_id)
 
     def _link_by_task(self, task_id: str) -> SlotLink:
@@ -129,11 +151,12 @@ class SlotOwners:
 
     @staticmethod
     async def _ask_again(link: SlotLink, call: GetTask | ListTasks) -> Raw:
-        while True:  # noqa: ASYNC913 - each turn waits for the link
+        for delay in LOSS_DELAYS:
             try:
                 return await link.ask(call)
             except OutcomeUnknown:
-                continue
+                await trio.sleep(delay)
+        raise A2AError(ErrorKind.UNAVAILABLE)
 
 
 class ResumingStream:
@@ -248,6 +271,15 @@ class _Over:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+async def _wait_for_successor(link: SlotLink, hello: Hello) -> None:
+    with trio.fail_after(SUCCESSOR_SECONDS):
+        await link.successor(hello.boot, hello.incarnation)
+
+
+def _key(row: ListRow) -> tuple[str, str]:
+    return row.timestamp, row.task_id
 
 
 def _first(group: BaseExceptionGroup[A2AError]) -> A2AError:

@@ -14,7 +14,7 @@ import trio
 from msgspec import Raw
 
 from actors.contexts import Contexts
-from actors.frames import FrameError, FrameReader, FrameTooLong, Outbox, OutboxFull
+from actors.frames import LARGE_FRAME, FrameError, FrameReader, FrameTooLong, Outbox, OutboxFull
 from actors.messages import (
     Answer,
     Ask,
@@ -36,6 +36,14 @@ from volcanic.protocol.errors import A2AError, ErrorKind
 
 MAX_CALLS = 20_000
 """Open calls of one connection. Overflow answer: the call is refused as unavailable."""
+
+READERS = 8
+"""Reads of one edge under way at once; the others wait their turn. Each may hold a whole task in memory."""
+
+CROWDED = "too much is waiting to be sent, retry"
+
+READ_SECONDS = 60.0
+"""How long a read may take whose caller named no deadline."""
 
 GOODBYE_SECONDS = 2.0
 """How long a stopping slot takes to write its last answers to one edge."""
@@ -63,8 +71,12 @@ class Caller:
         """Answer and close the call."""
         if not self._connection.is_open(self.id):
             return
+        outbox = self._connection.outbox
+        if len(result) > LARGE_FRAME and outbox.crowded():
+            self.refuse(A2AError(ErrorKind.UNAVAILABLE, CROWDED))
+            return
         try:
-            self._connection.outbox.put(Answer(id=self.id, result=Raw(result)))
+            outbox.put(Answer(id=self.id, result=Raw(result)))
         except FrameTooLong:
             self.refuse(A2AError(ErrorKind.INTERNAL, TOO_LONG))
         self._connection.close_call(self.id)
@@ -129,6 +141,7 @@ class Connection:
         self._contexts = contexts
         self._note = note
         self._calls: dict[int, Caller] = {}
+        self._readers = trio.Semaphore(READERS)
 
     def is_open(self, call_id: int) -> bool:
         """Whether the call still waits."""
@@ -161,14 +174,14 @@ class Connection:
 
     def _take(self, frame: FromEdge, nursery: trio.Nursery) -> None:
         match frame:
-            case Ask(id=call_id, call=call):
+            case Ask(id=call_id, call=call, seconds=seconds):
                 caller = Caller(self, call_id)
                 self._calls[call_id] = caller
                 self._note(type(call).__name__)
                 if len(self._calls) > MAX_CALLS:
                     caller.refuse(A2AError(ErrorKind.UNAVAILABLE))
                 else:
-                    self._dispatch(call, caller, nursery)
+                    self._dispatch(call, caller, seconds, nursery)
             case Leave(id=call_id):
                 if (gone := self._calls.pop(call_id, None)) is not None:
                     gone.leave()
@@ -177,7 +190,11 @@ class Connection:
                     reading.stream.grant(size)
 
     def _dispatch(
-        self, call: Send | GetTask | ListTasks | CancelTask | Subscribe, caller: Caller, nursery: trio.Nursery
+        self,
+        call: Send | GetTask | ListTasks | CancelTask | Subscribe,
+        caller: Caller,
+        seconds: float,
+        nursery: trio.Nursery,
     ) -> None:
         match call:
             case Send():
@@ -186,22 +203,24 @@ class Connection:
                 self._contexts.cancel(call, caller)
             case Subscribe():
                 self._contexts.subscribe(call, caller)
-            case GetTask():
-                nursery.start_soon(self._get, call, caller)
-            case ListTasks():
-                nursery.start_soon(self._list, call, caller)
+            case GetTask() | ListTasks():
+                nursery.start_soon(self._read, call, caller, seconds)
 
-    async def _get(self, call: GetTask, caller: Caller) -> None:
-        try:
-            caller.answer(await self._contexts.get_task(call))
-        except A2AError as error:
-            caller.refuse(error)
-
-    async def _list(self, call: ListTasks, caller: Caller) -> None:
-        try:
-            caller.answer(msgspec.json.encode(await self._contexts.list_tasks(call)))
-        except A2AError as error:
-            caller.refuse(error)
+    async def _read(self, call: GetTask | ListTasks, caller: Caller, seconds: float) -> None:
+        """Answer a read, once the answers before it have gone out: what is rendered for many is not kept for long."""
+        with trio.move_on_after(seconds or READ_SECONDS):
+            try:
+                async with self._readers:
+                    await self.outbox.room()
+                    if isinstance(call, GetTask):
+                        caller.answer(await self._contexts.get_task(call))
+                    else:
+                        caller.answer(msgspec.json.encode(await self._contexts.list_tasks(call)))
+            except A2AError as error:
+                caller.refuse(error)
+            except Exception:  # a read that fails is its caller's loss alone
+                log.exception("read_failed", call=type(call).__name__)
+                caller.refuse(A2AError(ErrorKind.INTERNAL))
 
 
 async def serve_owner(
@@ -225,6 +244,8 @@ async def serve_owner(
             log.warning("edge_connection_dropped", error=str(group.exceptions[0]))
         except* (trio.BrokenResourceError, trio.ClosedResourceError):
             log.debug("edge_gone")
+        except* Exception as group:
+            log.warning("edge_connection_failed", exc_info=group)
 
     task_status.started()
     await trio.serve_listeners(serve_one, [listener])

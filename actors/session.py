@@ -111,6 +111,7 @@ class Session:
 
     async def _live(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         task_status.started()
+        structlog.contextvars.bind_contextvars(caller=self.key[1], contextId=self.key[2])
         message: Message | None = None
         try:
             while (message := self.mailbox.take()) is not None:
@@ -241,6 +242,7 @@ class Session:
             nursery.cancel_scope.cancel()
 
     async def _drive(self, run: TaskRun, prompt: Prompt) -> None:
+        structlog.contextvars.bind_contextvars(taskId=run.task_id)
         await run.execute(self._open_agent, prompt)
         self.mailbox.put_own(RunEnded())
 
@@ -364,7 +366,8 @@ class Session:
             return
         stream = message.asker.open_stream(until_interrupted=False)
         stream.offer(record.version, rendering.task_result(record.task))
-        self._followers.setdefault(message.task_id, []).append(stream)
+        present = [follower for follower in self._followers.get(message.task_id, ()) if not follower.ended]
+        self._followers[message.task_id] = [*present, stream]
 
     async def _follow_run(self, run: TaskRun, asker: Asker) -> None:
         try:

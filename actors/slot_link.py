@@ -83,6 +83,8 @@ class SlotLink:
     def __init__(self, slot: str, path: str) -> None:
         self.slot = slot
         self.hello: Hello | None = None
+        self.draining = False
+        """Set when the whole service stops: no slot will have a successor to wait for."""
         self.stopping = False
         """Set when the edge stops: calls that end from then on end with it, and tell nothing of their clients."""
         self._path = path
@@ -194,6 +196,7 @@ class SlotLink:
                     await self._up.park()
         if outbox is None:
             raise A2AError(ErrorKind.UNAVAILABLE)
+        await outbox.room()
         call_id = next(self._ids)
         open_call = self._open[call_id] = OpenCall()
         left = trio.current_effective_deadline() - trio.current_time()
@@ -203,6 +206,11 @@ class SlotLink:
             del self._open[call_id]
             raise A2AError(ErrorKind.BODY_TOO_LARGE) from None
         return outbox, call_id, open_call
+
+    async def successor(self, boot: str, incarnation: int) -> None:
+        """Wait until the slot is served by another life than this one."""
+        while self.hello is None or (self.hello.boot, self.hello.incarnation) == (boot, incarnation):
+            await self._up.park()
 
     def _leave(self, outbox: Outbox, call_id: int) -> None:
         if self._outbox is outbox and self._open.pop(call_id, None) is not None and not self.stopping:

@@ -319,6 +319,11 @@ class TaskRun:
         self._took(final)
         self.staying = self._telling.end(self._response(outcome))
         self._answer_waiters()
+        if self.ground.live.overgrown():
+            try:
+                await self.ground.disk.submit(self.ground.live.compact_op())
+            except OSError as error:
+                self._log.warning("live_log_not_compacted", error=repr(error))
 
     def _final(self, outcome: events.Outcome | None) -> TaskRecord:
         now = self.ground.clock.wall()

@@ -40,7 +40,7 @@ class Telling:
         self.flush()
         self.show()
         self._snapshot(subscription)
-        self._followers.append(subscription)
+        self._followers = [*(follower for follower in self._followers if not follower.ended), subscription]
 
     def adopt(self, followers: list[Subscription]) -> None:
         """Register followers who have seen the task as it was before this run, and tell them where it stands."""

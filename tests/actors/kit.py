@@ -135,7 +135,7 @@ def send(slot: Slot, text: str, *, context_id: str = "", task_id: str = "", **mo
     new = not task_id
     if new:
         context_id = context_id or mint_context_id(secrets.token_bytes(16))
-        task_id = mint_task_id(shard_of(slot.layout.root, CALLER, context_id), secrets.token_bytes(16))
+        task_id = mint_task_id(shard_of(CALLER, context_id), secrets.token_bytes(16))
     more.setdefault("caller", CALLER)
     message = Message(message_id=more.pop("message_id", "m"), role=Role.USER, parts=[Part(text=text)])
     return Send(

@@ -185,7 +185,7 @@ async def test_a_page_without_one_of_the_slots_is_unavailable_within_its_deadlin
 
 
 def _slot_of(slot, context_id):
-    return shard_of(slot.layout.root, CALLER, context_id) % 2
+    return shard_of(CALLER, context_id) % 2
 
 
 async def test_a_call_to_a_slot_that_is_down_ends_at_its_deadline(two):

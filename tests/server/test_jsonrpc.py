@@ -27,7 +27,7 @@ async def test_send_message_asks_the_owner_and_answers_its_task(server, workspac
     }
     assert (send.workspace, send.caller, send.new) == (str(workspace), "travel-bot", True)
     assert ids.is_context_id(send.context_id)
-    assert ids.shard_of_task_id(send.task_id) == ids.shard_of(str(workspace), "travel-bot", send.context_id)
+    assert ids.shard_of_task_id(send.task_id) == ids.shard_of("travel-bot", send.context_id)
     assert len(send.op) == 32
     assert seconds == ServerSettings().send_seconds
     assert (send.return_immediately, send.stream, send.history_length, send.hops) == (False, False, None, 0)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from volcanic.storage import live as module
-from volcanic.storage.disk import Append, Replace, open_disk
+from volcanic.storage.disk import open_disk
 from volcanic.storage.live import LiveLog, LiveRun
 
 
@@ -55,16 +55,29 @@ async def test_a_long_log_is_written_anew_with_what_still_runs(tmp_path, monkeyp
     monkeypatch.setattr(module, "COMPACT_BYTES", 4000)
     path = f"{tmp_path}/live"
     log = LiveLog(path)
-    kinds = set()
+    compacted = 0
     async with open_disk() as disk:
+        held = log.start_op(_run("held"))
         await disk.submit(log.start_op(_run("long")))
         for number in range(300):
-            ops = [log.start_op(_run(f"t{number}")), log.end_op(f"t{number}")]
-            kinds.update(map(type, ops))
-            await disk.submit(*ops)
+            await disk.submit(log.start_op(_run(f"t{number}")), log.end_op(f"t{number}"))
+            if log.overgrown():
+                compacted += 1
+                await disk.submit(log.compact_op())
         assert len(_content(path)) < 8000
-    assert kinds == {Append, Replace}
-    assert LiveLog(path).unfinished() == [_run("long")]
+        await disk.submit(held)
+    assert compacted > 5
+    assert sorted(run.task_id for run in LiveLog(path).unfinished()) == ["held", "long"]
+
+
+async def test_a_start_that_was_held_back_takes_no_other_with_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "COMPACT_BYTES", 100)
+    log = LiveLog(f"{tmp_path}/live")
+    held = [log.start_op(_run(f"held-{number}")) for number in range(20)]
+    async with open_disk() as disk:
+        await disk.submit(log.start_op(_run("other")))
+        await disk.submit(*held)
+    assert len(LiveLog(f"{tmp_path}/live").unfinished()) == 21
 
 
 def test_what_is_no_log_has_no_runs(tmp_path):

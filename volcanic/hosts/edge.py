@@ -44,6 +44,7 @@ class _Edge:
         self._settings = server_settings(prepared.settings, booted)
         self._draining = trio.Event()
         self._closed = trio.Event()
+        self._patience = prepared.settings.service.shutdown_seconds
         names = [slot_name(number) for number in range(place.slots)]
         links = self._links = [SlotLink(name, slot_socket(prepared.state_dir, name)) for name in names]
         files = {layout.root: TaskFiles(layout) for layout in prepared.layouts}
@@ -62,12 +63,16 @@ class _Edge:
             await nursery.start(self._supervisor.run)
             self._context.ready()
             await self._context.stopping.wait()
+            # Without the word to drain before, it is this edge alone that goes: its slots run on, and its clients may
+            # finish. Streams that are left then are cut off, so that their clients come back through another edge.
+            retiring = not self._draining.is_set()
             self._draining.set()
+            if not retiring:
+                self._app.drain()
+            with trio.move_on_after(self._patience if retiring else GOODBYE_SECONDS):
+                await self._closed.wait()
             for link in self._links:
                 link.stopping = True
-            self._app.drain()
-            with trio.move_on_after(GOODBYE_SECONDS):
-                await self._closed.wait()
             nursery.cancel_scope.cancel()
 
     async def _answer(self, question: bytes) -> bytes:
@@ -75,6 +80,8 @@ class _Edge:
         if question == DRAIN:
             # Streams stay: their runs are being settled, and their ends still have to go out.
             self._draining.set()
+            for link in self._links:
+                link.draining = True
             for descriptor in self._context.descriptors:
                 os.close(descriptor)
             self._context.descriptors = []

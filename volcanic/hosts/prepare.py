@@ -108,11 +108,13 @@ def _check_certificate(service: ServiceSettings) -> None:
 def _make(path: str, make: Callable[[], None]) -> None:
     try:
         make()
-        probe = Path(path, f".volcanic/probe-{secrets.token_hex(4)}")
-        probe.touch()
-        probe.unlink()
+        for folder in (".volcanic", ".volcanic/a2a/tasks", ".volcanic/sessions"):
+            probe = Path(path, folder, f"probe-{secrets.token_hex(4)}")
+            probe.touch()
+            probe.unlink()
     except OSError as error:
-        raise StartError(f"the workspace {path} cannot be written: {error.strerror}") from None
+        place = f": {error.filename}" if error.filename and str(error.filename) != path else ""
+        raise StartError(f"the workspace {path} cannot be written{place}: {error.strerror}") from None
 
 
 def _state_dir(path: str) -> str:
@@ -132,7 +134,10 @@ def _state_dir(path: str) -> str:
 
 def _lock(path: str, taken: str) -> int:
     """Take the lock of a folder and return the descriptor that holds it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StartError(f"the lock {path} cannot be opened: {error.strerror}") from None
     deadline = time.monotonic() + LOCK_SECONDS
     while True:
         try:
@@ -149,7 +154,10 @@ def _lock(path: str, taken: str) -> int:
 
 def _hints(settings: Settings, layouts: tuple[WorkspaceLayout, ...]) -> tuple[str, ...]:
     if settings.service.demo:
-        return tuple(line for layout in layouts for line in _demo(settings.service, layout))
+        try:
+            return tuple(line for layout in layouts for line in _demo(settings.service, layout))
+        except OSError as error:
+            raise StartError(f"the demo caller cannot be made: {error.filename}: {error.strerror}") from None
     if any(load(layout).entries for layout in layouts):
         return ()
     return (

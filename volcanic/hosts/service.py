@@ -32,7 +32,7 @@ def run(settings: Settings) -> int:
     booted = time.time()
     roles: dict[str, Role] = {"edge": partial(_edge, prepared, booted), "agents": partial(_slot, prepared)}
     try:
-        return launch(partial(_root, prepared), roles, PRELOAD, log=log_line, on_crash=log_crash)
+        return launch(partial(_root, prepared), roles, PRELOAD, keep=prepared.locks, log=log_line, on_crash=log_crash)
     finally:
         # Root may have been killed: what it listened on is removed by whom outlives it.
         for leftover in Path(prepared.state_dir).glob("*.sock"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 
 import msgspec
@@ -125,7 +126,8 @@ class _Slot:
         await sweep(self._contexts.sessions, self._ground.settings.idle_seconds, task_status=task_status)
 
     async def _serve_owner(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:  # noqa: ASYNC128 - passed on
-        listening = socket.socket(fileno=self._context.descriptors[0])
+        # A copy, because what is served on is closed, and a restarted owner needs it again.
+        listening = socket.socket(fileno=os.dup(self._context.descriptors[0]))
         listening.setblocking(False)
         hello = Hello(slot=self._context.name, boot=self._place.boot, incarnation=self._context.incarnation)
         await serve_owner(

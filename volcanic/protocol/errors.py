@@ -46,7 +46,8 @@ class ErrorKind(enum.StrEnum):
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
     BODY_TOO_LARGE = "body_too_large"
     BODY_TIMEOUT = "body_timeout"
-    NOT_STORED = "not_stored"
+    SUCCESSOR = "successor"
+    """Of the Owner API: this slot takes no new runs, the one that replaces it will. Outside it is UNAVAILABLE."""
 
 
 class Row(NamedTuple):
@@ -125,7 +126,7 @@ TABLE: Final[dict[ErrorKind, Row]] = {
     ErrorKind.BODY_TIMEOUT: Row(
         -32600, 408, "DEADLINE_EXCEEDED", "BODY_TIMEOUT", "The request body took too long", 408
     ),
-    ErrorKind.NOT_STORED: Row(-32603, 500, "INTERNAL", "INTERNAL", "Internal error"),
+    ErrorKind.SUCCESSOR: Row(-32050, 503, "UNAVAILABLE", "UNAVAILABLE", "the agent is restarting, retry"),
 }
 
 

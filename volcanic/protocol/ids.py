@@ -32,9 +32,12 @@ def is_task_id(text: str) -> bool:
     return _TASK.fullmatch(text) is not None
 
 
-def shard_of(workspace: str, caller: str, context_id: str) -> int:
-    """Return the shard (0..255) that owns a context; the same in every process and on every machine."""
-    key = f"{workspace}\0{caller}\0{context_id}".encode("utf-8", "surrogateescape")
+def shard_of(caller: str, context_id: str) -> int:
+    """Return the shard (0..255) that owns a context; the same in every process and on every machine.
+
+    The workspace is left out: its folder may be moved, and the ids of its waiting tasks keep their shard.
+    """
+    key = f"{caller}\0{context_id}".encode("utf-8", "surrogateescape")
     return blake2b(key, digest_size=1).digest()[0]
 
 

@@ -23,7 +23,8 @@ from hypercorn.utils import filter_pseudo_headers
 from volcanic.server.exchange import Exchange, Refused, WholeResponse
 
 RESETS_ALLOWED = 1000
-"""Streams a client may reset on one connection before it is taken for a flood and closed."""
+"""Streams a client may reset on one connection within `RESETS_SECONDS` before it is taken for a flood and closed."""
+RESETS_SECONDS = 60.0
 STALL_SECONDS = 10.0
 """How long a client may take nothing of a stream that has data for it."""
 
@@ -79,6 +80,7 @@ class Http2(H2Protocol):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._resets = 0
+        self._resets_since = trio.current_time()
 
     async def _handle_events(self, events: list[h2.events.Event]) -> None:
         for event in events:
@@ -161,6 +163,9 @@ class Http2(H2Protocol):
         await self._flush()
 
     async def _take_reset(self, stream_id: int) -> None:
+        now = trio.current_time()
+        if now - self._resets_since > RESETS_SECONDS:
+            self._resets, self._resets_since = 0, now
         self._resets += 1
         if self._resets > RESETS_ALLOWED:
             self.connection.close_connection(h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)

@@ -120,7 +120,7 @@ class Methods:
         new = not task_id
         if new:
             context_id = context_id or ids.mint_context_id(secrets.token_bytes(16))
-            shard = ids.shard_of(caller.workspace, caller.caller, context_id)
+            shard = ids.shard_of(caller.caller, context_id)
             task_id = ids.mint_task_id(shard, secrets.token_bytes(16))
         waits = stream or not configuration.return_immediately
         return Send(
@@ -179,7 +179,8 @@ class Methods:
         )
         page = await self._owners.list_tasks(query, seconds)
         rows = page.rows[:size]
-        token = paging.encode(rows[-1].timestamp, rows[-1].task_id) if len(page.rows) > size else ""
+        more = rows and (page.cut or len(page.rows) > size)
+        token = paging.encode(rows[-1].timestamp, rows[-1].task_id) if more else ""
         shown = paging.Page(
             tasks=[row.task for row in rows], next_page_token=token, page_size=size, total_size=page.total
         )

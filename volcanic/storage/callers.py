@@ -89,6 +89,8 @@ def parse(data: bytes, path: str) -> Callers:
         return Callers(warnings=(f"{path} is not valid JSON: it has no callers",))
     if not isinstance(listed, list):
         return Callers(warnings=(f"{path} is not a list of callers: it has none",))
+    # At once: registering is linear in all keys known, and a file may hold thousands.
+    KEYS.register(item["key"] for item in listed if isinstance(item, dict) and isinstance(item.get("key"), str))
     entries: dict[str, CallerEntry] = {}
     warnings: list[str] = []
     for number, item in enumerate(listed, 1):
@@ -105,8 +107,6 @@ def _entry(item: object, before: dict[str, CallerEntry]) -> CallerEntry | str:
     if not isinstance(item, dict):
         return "is no object"
     key = item.get("key")
-    if isinstance(key, str):
-        KEYS.register((key,))
     name, mode, note = item.get("name"), item.get("mode"), item.get("note")
     if not isinstance(name, str) or not is_caller_name(name):
         return "has no name of the form [a-z0-9-]{1,40}"

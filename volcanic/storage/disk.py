@@ -204,7 +204,8 @@ def sweep_temps(folder: str, older_than: float) -> int:
         for entry in entries:
             if not entry.name.startswith(TEMP_PREFIX):
                 continue
-            with contextlib.suppress(FileNotFoundError):
+            # What cannot be removed (a folder, another user's file) is left; it must not keep a service from starting.
+            with contextlib.suppress(OSError):
                 if entry.stat(follow_symlinks=False).st_mtime <= horizon:
                     os.unlink(entry.path)  # noqa: PTH108
                     removed += 1

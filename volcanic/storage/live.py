@@ -68,16 +68,20 @@ class LiveLog:
                 self._runs[entry.task_id] = entry
         return list(self._runs.values())
 
-    def start_op(self, run: LiveRun) -> Append | Replace:
+    def start_op(self, run: LiveRun) -> Append:
         """Return the operation that notes a run's start; submit it before the model runs."""
         self._runs.pop(run.task_id, None)
         self._runs[run.task_id] = run
         return self._note(_encode(run) + b"\n")
 
-    def end_op(self, task_id: str) -> Append | Replace:
+    def end_op(self, task_id: str) -> Append:
         """Return the operation that notes a run's end; submit it with, and after, the stored outcome."""
         self._runs.pop(task_id, None)
         return self._note(_encode(_End(task_id)) + b"\n")
+
+    def forget(self, task_id: str) -> None:
+        """Take a run off the list without a line: the log is written anew at once (`compact_op`)."""
+        self._runs.pop(task_id, None)
 
     def compact_op(self) -> Replace:
         """Return the operation that writes the log anew with the unfinished runs alone."""
@@ -85,8 +89,10 @@ class LiveLog:
         self._bytes = self._live_bytes = len(data)
         return Replace(self._path, data, durable=False, folders=True)
 
-    def _note(self, line: bytes) -> Append | Replace:
+    def overgrown(self) -> bool:
+        """Whether it is time for `compact_op`: make it where it is submitted, or starts made meanwhile are lost."""
+        return self._bytes - self._live_bytes > COMPACT_BYTES
+
+    def _note(self, line: bytes) -> Append:
         self._bytes += len(line)
-        if self._bytes - self._live_bytes > COMPACT_BYTES:
-            return self.compact_op()
         return Append(self._path, line, keep_open=True, folders=True)
