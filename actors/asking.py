@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import attrs
@@ -60,7 +60,7 @@ class HeldWrites:
 class Assistant(Protocol):
     """What a workspace puts behind its sessions (implemented by the hosts)."""
 
-    def prompt(self, caller: str, message: Message, task_id: str) -> Prompt:
+    def prompt(self, caller: str, message: Message, task_id: str, accepted: Sequence[str]) -> Prompt:
         """Return the message as the assistant gets it: framed, with the local time."""
 
     async def open(self, caller: str, context_id: str, held: HeldWrites) -> AgentSession:

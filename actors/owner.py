@@ -65,10 +65,7 @@ class SlotOwners:
                     send = msgspec.structs.replace(send, again=True)
                     await trio.sleep(delay)
                 except A2AError as error:
-                    # A slot that is being replaced takes no new run; its successor does.
-                    if error.kind is not ErrorKind.SUCCESSOR or hello is None or link.draining:
-                        raise
-                    await _wait_for_successor(link, hello)
+                    await _wait_for_successor(link, hello, error)
         raise A2AError(ErrorKind.UNAVAILABLE)
 
     @asynccontextmanager
@@ -182,11 +179,18 @@ class ResumingStream:
         Raises:
             A2AError: refused.
         """
-        while self._stream is None:
+        for delay in LOSS_DELAYS:
+            hello = self._link.hello
             try:
                 self._stream = await self._link.open_stream(self._call)
             except OutcomeUnknown:
                 self._again()
+                await trio.sleep(delay)
+            except A2AError as error:
+                await _wait_for_successor(self._link, hello, error)
+            else:
+                return
+        raise A2AError(ErrorKind.UNAVAILABLE)
 
     async def receive(self) -> Event | End:
         """Return the next event; `End` is the last. A cancelled call loses nothing."""
@@ -231,6 +235,7 @@ class ResumingStream:
         except A2AError as error:
             if self._begun and error.kind is ErrorKind.UNSUPPORTED_OPERATION and self._read_end():
                 return
+            self.close()
             self._stream = _Over("lost")
             return
         self._reopened = self._begun
@@ -273,9 +278,20 @@ class _Over:
         """Nothing is open."""
 
 
-async def _wait_for_successor(link: SlotLink, hello: Hello) -> None:
-    with trio.fail_after(SUCCESSOR_SECONDS):
-        await link.successor(hello.boot, hello.incarnation)
+async def _wait_for_successor(link: SlotLink, hello: Hello | None, error: A2AError) -> None:
+    """Return when a slot that takes no new run, because it is being replaced, is served by its successor.
+
+    Raises:
+        A2AError: `error`, when it says anything else; UNAVAILABLE, when no successor will come.
+        trio.TooSlowError: none came in time.
+    """
+    if error.kind is not ErrorKind.SUCCESSOR:
+        raise error
+    if link.draining:
+        raise A2AError(ErrorKind.UNAVAILABLE)
+    if hello is not None:
+        with trio.fail_after(SUCCESSOR_SECONDS):
+            await link.successor(hello.boot, hello.incarnation)
 
 
 def _key(row: ListRow) -> tuple[str, str]:

@@ -66,7 +66,12 @@ class Session:
         self._held = HeldWrites()
         self._followers: dict[str, list[Subscription]] = {}
         self._late: list[Message] = []
-        self._spec = ChildSpec(id=f"{key[1]}_{key[2]} {key[0]}", start=self._live, restart=Restart.TEMPORARY)
+        self._spec = ChildSpec(
+            id=f"{key[1]}_{key[2]} {key[0]}",
+            start=self._live,
+            restart=Restart.TEMPORARY,
+            shutdown=ground.settings.settle_seconds + 1.0,
+        )
 
     def tell(self, message: Message) -> None:
         """Hand over a message; a full mailbox refuses its asker: a sender as busy, others for now."""
@@ -222,7 +227,7 @@ class Session:
             return
         self._attach(run, send, asker)
         run.adopt(self._followers.pop(run.task_id, []))
-        prompt = self._workspace.assistant.prompt(send.caller, send.message, run.task_id)
+        prompt = self._workspace.assistant.prompt(send.caller, send.message, run.task_id, send.accepted_output_modes)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._drive, run, prompt)
             flushing = False

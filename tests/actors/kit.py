@@ -125,6 +125,7 @@ async def edge(*paths: str, files: TaskFiles | None = None, stopping: bool = Fal
     async with trio.open_nursery() as nursery:
         for link in links:
             link.stopping = stopping
+
             await nursery.start(link.run)
         yield SlotOwners(links, {} if files is None else {files.layout.root: files})
         nursery.cancel_scope.cancel()

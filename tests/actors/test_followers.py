@@ -216,6 +216,8 @@ async def test_a_stopping_slot_ends_the_streams_of_waiting_tasks_and_fails_what_
         await until(lambda: any(session._followers for session in slot.contexts.sessions))
         await until(lambda: len(slot.contexts.runs.get(running.task_id)._telling) == 1)
         slot.contexts.close()
+        for link in owners._links:
+            link.draining = True
         assert await refused(owners.send_message(send(slot, "soon"), 5)) is ErrorKind.UNAVAILABLE
         await slot.contexts.drain(0.05)
         assert (await first.outcome()).ends == ["drain"]

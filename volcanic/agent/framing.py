@@ -56,7 +56,13 @@ def external_frame(caller: str, *, notifier: bool, marker: str = "") -> Frame:
 
 
 def inbound_prompt(
-    message: Message, frame: Frame, *, task_id: str, header: str = "", notes: Sequence[str] = ()
+    message: Message,
+    frame: Frame,
+    *,
+    task_id: str,
+    header: str = "",
+    notes: Sequence[str] = (),
+    accepted: Sequence[str] = (),
 ) -> Prompt:
     """Return the prompt for a caller's message.
 
@@ -69,9 +75,12 @@ def inbound_prompt(
         header: What stands before the frame, such as the local time.
         notes: Lines about its files, for instance where they were saved; within the frame, since names in them are
             the caller's. Without notes each file part is named.
+        accepted: The media types that the caller says it takes (`acceptedOutputModes`); the assistant is told.
     """
     texts = [part.text for part in message.parts if isinstance(part.text, str)]
     behind = [line for part in message.parts if (line := _describe(part, files=not notes))]
+    if accepted:
+        behind.append(f"The sender takes answers of these media types: {json.dumps(list(accepted))}")
     return Prompt(
         text=texts[0] if texts else "",
         message_id=message.message_id,

@@ -40,10 +40,11 @@ class FolderAssistant:
         self._tools = verdict_tools()
         self._prompts = PromptSource(layout.root, self._tools, clock=clock)
 
-    def prompt(self, caller: str, message: Message, task_id: str) -> Prompt:
+    def prompt(self, caller: str, message: Message, task_id: str, accepted: Sequence[str]) -> Prompt:
         """Return a caller's message, framed, with the local time."""
         header = local_time(self._clock.wall(), self._zone, self._zone_name)
-        return inbound_prompt(message, external_frame(caller, notifier=False), task_id=task_id, header=header)
+        frame = external_frame(caller, notifier=False)
+        return inbound_prompt(message, frame, task_id=task_id, header=header, accepted=accepted)
 
     async def open(self, caller: str, context_id: str, held: HeldWrites) -> AgentSession:
         """Open or resume an isolated session; persona, instructions and memory are read now."""
