@@ -244,6 +244,9 @@ async def test_an_answer_too_long_for_a_frame_is_refused_and_the_link_stays_up(s
 class FakeLink:
     """A link whose streams give what a script says: events, the link's end, a refusal, or silence."""
 
+    hello = None
+    draining = False
+
     def __init__(self, *streams):
         self.streams = list(streams)
         self.calls = []
