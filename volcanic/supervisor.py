@@ -6,13 +6,19 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+
+if __name__ == "__main__":
+    # Until the launcher takes over, Ctrl-C ends the process without a word instead of with a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import click
 
 from volcanic.config import SETTINGS, ConfigError, SettingDoc, load
 
 USAGE = 2
+INTERRUPTED = 130
 
 
 def _option(setting: SettingDoc) -> click.Option:
@@ -71,6 +77,8 @@ def run() -> None:
     except click.ClickException as error:
         print(f"volcanic: {error.format_message()}", file=sys.stderr)  # noqa: T201 - for the person who started it
         sys.exit(USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

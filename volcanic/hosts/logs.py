@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import sys
 import traceback
 
 import structlog
 
 from supervisors.events import Event, EventKind
 from supervisors.exits import ExitKind, ProcessExited
+from volcanic.hosts.stderr import is_terminal, stderr_logger
 from volcanic.redact import scrub_event
 
 _log = structlog.get_logger("volcanic")
@@ -25,9 +25,8 @@ class _ToStructlog(logging.Handler):
 
 def configure_logs(process: str) -> None:
     """Set up logging for this process; every line says which process it is from."""
-    terminal = sys.stderr.isatty()
     renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer()
+        structlog.dev.ConsoleRenderer() if is_terminal() else structlog.processors.JSONRenderer()
     )
     structlog.configure(
         processors=[
@@ -39,7 +38,7 @@ def configure_logs(process: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        logger_factory=stderr_logger,
         cache_logger_on_first_use=False,
     )
     structlog.contextvars.bind_contextvars(process=process)
@@ -50,11 +49,10 @@ def configure_logs(process: str) -> None:
 
 def log_child(event: Event) -> None:
     """Log what a supervisor tells of its children: starts at debug, restarts and failures where they are seen."""
-    details = {
+    details: dict[str, object] = {
         "supervisor": event.supervisor,
         "child": event.child,
         "incarnation": event.incarnation,
-        "exit": None if event.exit is None else str(event.exit),
     }
     error = None if event.exit is None else event.exit.error
     normal = event.exit is not None and event.exit.kind is not ExitKind.ABNORMAL

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import secrets
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from volcanic.agent.models.faux import echo_model, scripted_model
 from volcanic.agent.models.faux_check import ScriptError
 from volcanic.agent.models.port import Model
 from volcanic.config import ServiceSettings, Settings
+from volcanic.hosts.stderr import is_terminal
 from volcanic.server.tls import CertificateError, server_context
 from volcanic.storage.callers import load
 from volcanic.storage.layout import WorkspaceLayout
@@ -64,13 +66,13 @@ def prepare(settings: Settings) -> Prepared:
     for layout in layouts:
         _make(layout.root, layout.create)
     state_dir = _state_dir(service.state_dir)
+    # The workspaces first: another state folder would not help against a service that has the workspace.
     locks = [
-        _lock(f"{state_dir}/lock", f"the state folder {state_dir} is in use by another service: set VOLCANIC_STATE")
-    ]
-    locks.extend(
         _lock(layout.lock, f"the workspace {layout.root} is served by another service: stop it first")
         for layout in layouts
-    )
+    ]
+    taken = f"the state folder {state_dir} is in use by another service: set VOLCANIC_STATE to another one"
+    locks.append(_lock(f"{state_dir}/lock", taken))
     return Prepared(settings, layouts, model, state_dir, tuple(locks), _hints(settings, layouts))
 
 
@@ -82,9 +84,15 @@ def load_model(service: ServiceSettings) -> Model:
     """
     if service.model:
         provider = service.model.partition(":")[0]
-        raise StartError(f"the model provider {provider!r} is not known: use --faux or --faux-script FILE")
+        raise StartError(
+            f"the model provider {provider!r} is not known: this version has only the scripted model, "
+            "--faux or --faux-script FILE"
+        )
     if not service.faux:
-        raise StartError("no model: name one with --model PROVIDER:NAME, or try --faux")
+        raise StartError(
+            "no model: name one with --model PROVIDER:NAME; this version has only the scripted model, "
+            "--faux or --faux-script FILE"
+        )
     if not service.faux_script:
         return echo_model()
     data = read_file(service.faux_script, _SCRIPT_BYTES)
@@ -139,6 +147,7 @@ def _lock(path: str, taken: str) -> int:
     except OSError as error:
         raise StartError(f"the lock {path} cannot be opened: {error.strerror}") from None
     deadline = time.monotonic() + LOCK_SECONDS
+    said = False
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -149,6 +158,9 @@ def _lock(path: str, taken: str) -> int:
             if time.monotonic() > deadline:
                 os.close(descriptor)
                 raise StartError(taken) from None
+        if not said and is_terminal() and time.monotonic() > deadline - LOCK_SECONDS + 1.0:
+            said = True
+            print(f"volcanic: waiting for another service to let go of {path}", file=sys.stderr)  # noqa: T201 - a person
         time.sleep(0.05)
 
 
@@ -158,8 +170,11 @@ def _hints(settings: Settings, layouts: tuple[WorkspaceLayout, ...]) -> tuple[st
             return tuple(line for layout in layouts for line in _demo(settings.service, layout))
         except OSError as error:
             raise StartError(f"the demo caller cannot be made: {error.filename}: {error.strerror}") from None
-    if any(load(layout).entries for layout in layouts):
+    callers = [load(layout) for layout in layouts]
+    if any(each.entries for each in callers):
         return ()
+    if warnings := tuple(warning for each in callers for warning in each.warnings):
+        return warnings
     return (
         (
             f'no caller yet: put [{{"name": "NAME", "key": "KEY"}}] into {layouts[0].callers} '
@@ -184,7 +199,10 @@ def _demo(service: ServiceSettings, layout: WorkspaceLayout) -> tuple[str, ...]:
                 os.link(temporary, layout.callers)
         finally:
             Path(temporary).unlink()
-    demo = next((entry for entry in load(layout).entries if entry.name == DEMO), None)
+    callers = load(layout)
+    demo = next((entry for entry in callers.entries if entry.name == DEMO), None)
+    if demo is None and callers.warnings:
+        return callers.warnings
     if demo is None:
         return (f"{layout.callers} is there already and has no caller named {DEMO}: use one of its keys",)
     scheme = "https" if service.certfile else "http"
@@ -196,7 +214,7 @@ def _demo(service: ServiceSettings, layout: WorkspaceLayout) -> tuple[str, ...]:
     return (
         "try it:",
         (
-            f"curl -s -H 'X-API-Key: {demo.key}' -H 'Content-Type: application/json' "
+            f"curl -sS -H 'X-API-Key: {demo.key}' -H 'Content-Type: application/json' "
             f"{scheme}://{host}:{{port}}/a2a -d '{body}'"
         ),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import socket
 import sys
@@ -130,9 +131,9 @@ class _Root:
             await nursery.start(self._run_supervisor, tree)
             # Bounded: whatever cancels this task cancels `tree` a moment later, below.
             tree.shield = True
-            self._say_ready(public)
-            task_status.started()
             try:
+                self._say_ready(public)
+                task_status.started()
                 await trio.sleep_forever()
             finally:
                 # A port that is still open after this would take clients whom nobody will serve.
@@ -163,18 +164,25 @@ class _Root:
 
     async def _reload(self) -> None:
         """Replace the slots, then the edges, one after the other (SIGHUP)."""
-        log.info("rolling_restart")
+        log.info("rolling_restart_begins")
         problem = await rolling_restart([*self._slots, *self._edges], self._service.shutdown_seconds + 30.0)
         if problem:
             log.error("rolling_restart_stopped", reason=problem)
+        else:
+            log.info("rolling_restart_done")
 
     def _say_ready(self, public: Sequence[socket.socket]) -> None:
         host, port = public[0].getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        for hint in self._prepared.hints:
-            print(hint.replace("{port}", str(port)))  # noqa: T201 - for the person who started it
         scheme = "https" if self._service.certfile else "http"
-        print(f"volcanic ready {scheme}://{shown}:{port}", flush=True)  # noqa: T201 - likewise
+        lines = [hint.replace("{port}", str(port)) for hint in self._prepared.hints]
+        try:
+            print(*lines, f"volcanic ready {scheme}://{shown}:{port}", sep="\n", flush=True)  # noqa: T201 - for a person
+        except (OSError, ValueError) as error:
+            # Nobody reads it; the service is no less ready.
+            log.warning("ready_line_not_written", error=repr(error))
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                sys.stdout.close()
 
 
 def _reason(group: BaseExceptionGroup[BaseException]) -> str:

@@ -49,8 +49,8 @@ class Gate:
 
     def __init__(self, callers: Callers) -> None:
         self._callers = callers
-        self._warned = -math.inf
-        self._kept_back = 0
+        self._unknown = _Warning()
+        self._ambiguous = _Warning()
 
     def admit(self, headers: Mapping[bytes, bytes]) -> Principal | None:
         """Return the caller of a request, or None: it is to be answered 401."""
@@ -61,15 +61,25 @@ class Gate:
         if isinstance(match, Principal):
             return match
         if isinstance(match, Ambiguous):
-            self._warn(f"an API key matches {len(match.owners)} callers (owners: {', '.join(match.owners)})")
+            owners = ", ".join(match.owners)
+            self._ambiguous.give(f"an API key matches {len(match.owners)} callers (owners: {owners})")
         else:
-            self._warn("an API key matches 0 callers")
+            self._unknown.give("an API key matches 0 callers")
         return None
 
-    def _warn(self, text: str) -> None:
+
+class _Warning:
+    """One kind of warning, at most one line in `WARNING_SECONDS`; the next line says how many were kept back."""
+
+    def __init__(self) -> None:
+        self._given = -math.inf
+        self._kept_back = 0
+
+    def give(self, text: str) -> None:
+        """Log it, or keep it back."""
         now = trio.current_time()
-        if now - self._warned < WARNING_SECONDS:
+        if now - self._given < WARNING_SECONDS:
             self._kept_back += 1
             return
         _log.warning(text, kept_back=self._kept_back)
-        self._warned, self._kept_back = now, 0
+        self._given, self._kept_back = now, 0

@@ -26,7 +26,7 @@ from hypercorn.typing import ConnectionState
 from volcanic.server.http1 import Http1
 from volcanic.server.http2 import Http2
 from volcanic.server.settings import ListenerSettings
-from volcanic.server.transport import Transport, peer_addresses
+from volcanic.server.transport import Address, Transport, peer_addresses
 
 SEND_CHUNK = 64 * 1024
 """A peer must take this many bytes within `send_seconds`."""
@@ -52,8 +52,10 @@ class Spawner(TaskGroup):
 class Protocols(ProtocolWrapper):
     """Chooses between the guarded HTTP/1.1 and HTTP/2."""
 
-    def __init__(self, server: Connection, spawner: Spawner, *, alpn: str, h2c: bool) -> None:
-        client, address = peer_addresses(server.transport.sock)
+    def __init__(
+        self, server: Connection, spawner: Spawner, addresses: tuple[Address, Address], *, alpn: str, h2c: bool
+    ) -> None:
+        client, address = addresses
         self._arguments: tuple[Any, ...] = (
             server.app,
             server.config,
@@ -109,8 +111,9 @@ class Connection(TCPServer):
             alpn = await self._handshake()
             if alpn is None:
                 return
+            addresses = peer_addresses(self.transport.sock)  # raises OSError for a peer that is gone already
             async with trio.open_nursery() as nursery:
-                self.protocol = Protocols(self, Spawner(nursery), alpn=alpn, h2c=self._settings.h2c)
+                self.protocol = Protocols(self, Spawner(nursery), addresses, alpn=alpn, h2c=self._settings.h2c)
                 self._shaken = True
                 await self.protocol.protocol.initiate()
                 self._reader.deadline = trio.current_time() + self._settings.header_seconds
