@@ -94,6 +94,8 @@ class OwnerSettings:
         flush_seconds: Streamed text goes out at least this often.
         pace_seconds: How long a run waits for followers to catch up before it tells more, each time at most. Who takes
             longer is dropped once its buffer is full.
+        patience_seconds: How long a follower may take nothing at all, with events waiting for it, before a run goes
+            on without it.
         settle_seconds: How long the last write of a run may take before it counts as failed.
         mailbox: Messages that may wait for one session.
     """
@@ -103,6 +105,7 @@ class OwnerSettings:
     stream_buffer_bytes: int = 256 * 1024
     flush_seconds: float = 0.05
     pace_seconds: float = 0.1
+    patience_seconds: float = 2.0
     settle_seconds: float = 30.0
     mailbox: int = 64
 

@@ -168,11 +168,11 @@ class Contexts:
         return len(settled)
 
     async def _settle_left(self, workspace: Workspace, task_id: str, settled: list[str]) -> None:
-        record = workspace.tasks.read(task_id)
-        if record is None or not is_active(record.task.status.state):
-            return
-        failed = with_status(record, TaskState.FAILED, RESTARTED, self._ground.clock.wall())
         try:
+            record = workspace.tasks.read(task_id)
+            if record is None or not is_active(record.task.status.state):
+                return
+            failed = with_status(record, TaskState.FAILED, RESTARTED, self._ground.clock.wall())
             await self._ground.disk.submit(workspace.tasks.replace_op(failed, durable=True))
         except OSError as error:
             # Left as it is: the next reader tries again.

@@ -122,6 +122,7 @@ class Outbox:
         self._size += len(body) + _HEADER
         if self._size > OUTBOX_LIMIT:
             self._failed = True
+            self._frames.clear()
             if self._sending is not None:
                 # A peer that does not read would hold the write, and with it the connection, for ever.
                 self._sending.cancel()
@@ -135,7 +136,7 @@ class Outbox:
             trio.BrokenResourceError, trio.ClosedResourceError: the connection is gone.
         """
         while True:
-            while not self._frames:
+            while not (self._frames or self._failed):
                 await self._lot.park()
             if self._failed:
                 raise OutboxFull

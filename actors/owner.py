@@ -48,6 +48,7 @@ class SlotOwners:
     def __init__(self, links: Sequence[SlotLink], files: Mapping[str, TaskFiles]) -> None:
         self._links = links
         self._files = files
+        self._reading = trio.Lock()
 
     def ready(self) -> bool:
         """Whether every slot is serving."""
@@ -85,7 +86,12 @@ class SlotOwners:
     async def get_task(self, call: GetTask, seconds: float) -> Raw:
         """Return the JSON of a task: of a finished one from its file, else from its owner."""
         files = self._files.get(call.workspace)
-        head = None if files is None else files.read_head(call.task_id)
+        # One at a time: a crowd of reads of large tasks, each a stretch of the event loop, must not stop the heart.
+        async with self._reading:
+            try:
+                head = None if files is None else files.read_head(call.task_id)
+            except OSError:
+                raise A2AError(ErrorKind.UNAVAILABLE) from None
         if head is None or head.caller != call.caller:
             raise A2AError(ErrorKind.TASK_NOT_FOUND)
         if is_terminal(head.state) and head.timestamp < format_ms(SYSTEM.wall() - SETTLED_SECONDS):

@@ -37,6 +37,9 @@ from volcanic.protocol.errors import A2AError, ErrorKind
 MAX_CALLS = 20_000
 """Open calls of one connection. Overflow answer: the call is refused as unavailable."""
 
+BREATH_SECONDS = 0.02
+"""How long one burst of calls may hold the event loop."""
+
 READERS = 8
 """Reads of one edge under way at once; the others wait their turn. Each may hold a whole task in memory."""
 
@@ -104,7 +107,12 @@ class Caller:
         return self.stream
 
     def event(self, version: int, payload: bytes) -> None:
-        """Send one event of the stream."""
+        """Send one event of the stream; a large one, when too much waits already, ends it as slow."""
+        if len(payload) > LARGE_FRAME and self._connection.outbox.crowded():
+            if self.stream is not None:
+                self.stream.abandon()
+            self.end("slow")
+            return
         try:
             self._connection.outbox.put(Event(id=self.id, version=version, payload=Raw(payload)))
         except FrameTooLong:
@@ -163,8 +171,13 @@ class Connection:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.outbox.run, stream)
                 while frames := await reader.receive():
+                    since = trio.current_time()
                     for frame in frames:
                         self._take(frame, nursery)
+                        # Calls about large tasks take a while each: a burst of them must not stop the heart.
+                        if trio.current_time() - since > BREATH_SECONDS:
+                            await trio.lowlevel.checkpoint()
+                            since = trio.current_time()
                 nursery.cancel_scope.cancel()
         finally:
             await self.outbox.flush(stream, GOODBYE_SECONDS)  # noqa: ASYNC102 - shields itself, for so long at most
@@ -181,7 +194,11 @@ class Connection:
                 if len(self._calls) > MAX_CALLS:
                     caller.refuse(A2AError(ErrorKind.UNAVAILABLE))
                 else:
-                    self._dispatch(call, caller, seconds, nursery)
+                    try:
+                        self._dispatch(call, caller, seconds, nursery)
+                    except OSError as error:
+                        log.warning("task_not_read", error=str(error))
+                        caller.refuse(A2AError(ErrorKind.UNAVAILABLE))
             case Leave(id=call_id):
                 if (gone := self._calls.pop(call_id, None)) is not None:
                     gone.leave()
@@ -208,7 +225,7 @@ class Connection:
 
     async def _read(self, call: GetTask | ListTasks, caller: Caller, seconds: float) -> None:
         """Answer a read, once the answers before it have gone out: what is rendered for many is not kept for long."""
-        with trio.move_on_after(seconds or READ_SECONDS):
+        with trio.move_on_after(seconds or READ_SECONDS):  # noqa: ASYNC912 - a read waits for its turn or the disk
             try:
                 async with self._readers:
                     await self.outbox.room()

@@ -12,6 +12,11 @@ from volcanic.protocol.timestamps import format_ms
 from volcanic.protocol.types import Message, Part, Role, Task, TaskState, TaskStatus
 from volcanic.storage.tasks import RunStamp, TaskRecord
 
+TASK_BYTES = 48 * 1024 * 1024
+"""What a task may weigh, as JSON, for another message to be added: it has to fit a frame of the Owner API whole."""
+
+TOO_LARGE = "The task has grown too large to go on; start a new one in the same context"
+
 
 def agent_message(task: Task, text: str) -> Message:
     """Return a message of the agent about this task."""
@@ -32,6 +37,20 @@ def direct_message(context_id: str, text: str) -> Message:
 def placed(message: Message, task_id: str, context_id: str) -> Message:
     """Return a caller's message as the history keeps it: with the ids of where it ended up."""
     return msgspec.structs.replace(message, task_id=task_id, context_id=context_id)
+
+
+def weight(task: Task, message: Message) -> int:
+    """Return how many bytes a task would have with one more message, about: what is large in it is content."""
+    parts = [part for each in (*task.history, message) for part in each.parts]
+    parts += [part for artifact in task.artifacts for part in artifact.parts]
+    return sum(_part_weight(part) for part in parts)
+
+
+def _part_weight(part: Part) -> int:
+    values = (part.text, part.raw, part.url, part.data, part.metadata)
+    return 64 + sum(
+        len(value) if isinstance(value, str) else len(bytes(value)) for value in values if value is not UNSET
+    )
 
 
 def fresh(  # noqa: PLR0917 - each is one member of the record

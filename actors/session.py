@@ -120,6 +120,9 @@ class Session:
         message: Message | None = None
         try:
             while (message := self.mailbox.take()) is not None:
+                if self.handled:
+                    # A burst of messages about a large task must not stop the heart.
+                    await trio.lowlevel.checkpoint()
                 self.last_used = trio.current_time()
                 self.handled += 1
                 await self._handle(message)
@@ -181,6 +184,9 @@ class Session:
             )
         except A2AError as error:
             asker.refuse(error)
+            return
+        if before is not None and records.weight(before.task, send.message) > records.TASK_BYTES:
+            asker.refuse(A2AError(ErrorKind.UNSUPPORTED_OPERATION, records.TOO_LARGE))
             return
         now = self._ground.clock.wall()
         record = self._admit(send, before, now)

@@ -32,8 +32,8 @@ class Subscription:
     is dropped with the reason `slow`; it can subscribe again and gets a snapshot. A single event larger than the buffer
     waits when nothing else does, so that no size of event alone ends a stream.
 
-    A run that tells faster than anybody can read gives those who `lag` a moment to catch up; one who did not use it is
-    `given_up` and not waited for again before it has.
+    A run that tells faster than anybody can read gives those who `lag` moments to catch up; one who takes nothing for
+    long is `given_up` and not waited for again before it has.
     """
 
     __slots__ = (
@@ -43,7 +43,10 @@ class Subscription:
         "_ending",
         "_limit",
         "_lot",
+        "_moves",
+        "_moves_seen",
         "_sink",
+        "_still_since",
         "ended",
         "given_up",
         "until_interrupted",
@@ -57,6 +60,9 @@ class Subscription:
         self._buffered = 0
         self._ending: str | None = None
         self._lot: trio.lowlevel.ParkingLot | None = None
+        self._moves = 0
+        self._moves_seen = -1
+        self._still_since = 0.0
         self.ended = False
         self.given_up = False
         self.until_interrupted = until_interrupted
@@ -81,6 +87,12 @@ class Subscription:
         """Whether events wait for a reader who may yet catch up."""
         return bool(self._buffer) and not (self.ended or self.given_up)
 
+    def stalled(self, now: float, seconds: float) -> bool:
+        """Whether events wait for a reader who took nothing for so long, as often as this is asked meanwhile."""
+        if self._moves != self._moves_seen:
+            self._moves_seen, self._still_since = self._moves, now
+        return self.lags() and now - self._still_since > seconds
+
     async def caught_up(self) -> None:
         """Wait until nothing waits any more, or it is over."""
         while self.lags():
@@ -91,6 +103,7 @@ class Subscription:
     def grant(self, size: int) -> None:
         """Add `size` bytes of credit and send what it covers."""
         self._credit += size
+        self._moves += 1
         while self._buffer and self._credit > 0 and not self.ended:
             version, payload = self._buffer.popleft()
             self._buffered -= len(payload)

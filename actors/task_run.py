@@ -250,8 +250,9 @@ class TaskRun:
         with trio.move_on_after(self.ground.settings.pace_seconds):  # noqa: ASYNC912 - it is entered only with followers to wait for
             for follower in lagging:
                 await follower.caught_up()
+        now = trio.current_time()
         for follower in lagging:
-            follower.given_up = follower.lags()
+            follower.given_up = follower.stalled(now, self.ground.settings.patience_seconds)
 
     async def _on_artifact(self, note: events.ArtifactNote) -> None:
         artifact = self._decode_artifact(note)

@@ -214,6 +214,9 @@ class ProcessChild:
             memory.close()
             self._current = None
             self._set(ProcessState.DOWN)
+        if status.signal == signal.SIGKILL and not current.reason and not current.ready.is_set():
+            # Killed from outside: that says nothing about whether it can start, and must not end the service.
+            task_status.started()
         if status.code != 0 or not current.ready.is_set() or current.reason:
             raise ProcessExited(self.name, status.status, _reason(current, status))
 

@@ -108,7 +108,7 @@ def test_a_read_that_fails_says_so(tmp_path, monkeypatch):
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(os, "read", failing)
-    assert str(read_file(str(tmp_path / "a"))) == "cannot be read: Input/output error"
+    assert str(read_file(str(tmp_path / "a"))) == "cannot be read now: Input/output error"
 
 
 def test_no_handle_stays_open(tmp_path):

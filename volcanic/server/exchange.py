@@ -98,7 +98,8 @@ class Exchange(HTTPStream):
         if not target.startswith(b"/") and b"://" in target:
             # A request line may name the resource in absolute form (RFC 9112 §3.2.2).
             _, _, rest = target.partition(b"://")
-            target = b"/" + rest.partition(b"/")[2]
+            before_query, mark, after_query = rest.partition(b"?")
+            target = b"/" + before_query.partition(b"/")[2] + mark + after_query
         path, _, query = target.partition(b"?")
         text = path.decode("latin-1") if b"%" not in path else unquote_to_bytes(path).decode("utf-8", "replace")
         return cast(

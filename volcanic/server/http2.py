@@ -22,7 +22,9 @@ from hypercorn.utils import filter_pseudo_headers
 
 from volcanic.server.exchange import Exchange, Refused, WholeResponse
 
-RESETS_ALLOWED = 1000
+BREATH = 32
+"""Events of one packet between two looks at what else there is to do."""
+RESETS_ALLOWED = 300
 """Streams a client may reset on one connection within `RESETS_SECONDS` before it is taken for a flood and closed."""
 RESETS_SECONDS = 60.0
 STALL_SECONDS = 10.0
@@ -83,7 +85,9 @@ class Http2(H2Protocol):
         self._resets_since = trio.current_time()
 
     async def _handle_events(self, events: list[h2.events.Event]) -> None:
-        for event in events:
+        for number, event in enumerate(events):
+            if number % BREATH == BREATH - 1:
+                await trio.lowlevel.checkpoint()  # one packet can open a thousand streams
             if isinstance(event, h2.events.RequestReceived):
                 await self._open(event)
             elif isinstance(event, h2.events.DataReceived):

@@ -151,6 +151,10 @@ class _CallersFile:
             return False
         now = time.time_ns()
         data, stamp = read_stamped(path)
+        if isinstance(data, Unreadable) and data.reason is Reason.SHORT and self.callers.entries:
+            # Out of descriptors or memory: that says nothing about who may call.
+            self._warn(f"{path} {data}: its callers stay as they were")
+            return False
         self.callers = _callers_of(data, path)
         self._proven = _proof(data, stamp, now)
         if self.callers.warnings:

@@ -27,6 +27,8 @@ class Reason(enum.Enum):
     TOO_LARGE = "is too large"
     DENIED = "cannot be read: permission denied"
     FAILED = "cannot be read"
+    SHORT = "cannot be read now"
+    """For want of descriptors or memory, or because the disk failed: it says nothing about the file."""
 
 
 @final
@@ -59,6 +61,10 @@ class Stamp:
 
 
 _REASONS = {
+    errno.EMFILE: Reason.SHORT,
+    errno.ENFILE: Reason.SHORT,
+    errno.ENOMEM: Reason.SHORT,
+    errno.EIO: Reason.SHORT,
     errno.ENOENT: Reason.MISSING,
     errno.ENOTDIR: Reason.MISSING,
     errno.EACCES: Reason.DENIED,
@@ -71,7 +77,7 @@ _REASONS = {
 
 def _refusal(error: OSError) -> Unreadable:
     reason = _REASONS.get(error.errno or 0, Reason.FAILED)
-    return Unreadable(reason, (error.strerror or "") if reason is Reason.FAILED else "")
+    return Unreadable(reason, (error.strerror or "") if reason in {Reason.FAILED, Reason.SHORT} else "")
 
 
 def stamp_of(path: str) -> Stamp | Unreadable:

@@ -6,6 +6,7 @@ Members that this version does not know are kept when the file is written again.
 
 from __future__ import annotations
 
+import errno
 from typing import final
 
 import msgspec
@@ -15,7 +16,7 @@ from volcanic.protocol.ids import is_task_id
 from volcanic.protocol.types import Task, TaskPushNotificationConfig, TaskState
 from volcanic.storage.layout import WorkspaceLayout
 from volcanic.storage.operations import Remove, Replace
-from volcanic.storage.safe_read import Stamp, Unreadable, read_stamped
+from volcanic.storage.safe_read import Reason, Stamp, Unreadable, read_stamped
 
 TASK_FILE_BYTES = 256 * 1024 * 1024
 """The longest task file that is read: the limit on request bodies with room for a long history."""
@@ -168,7 +169,11 @@ class TaskFiles:
         self.layout = layout
 
     def read(self, task_id: str) -> TaskRecord | None:
-        """Return the stored record, or None: absent, malformed, not a task id. Blocks for one small read."""
+        """Return the stored record, or None: absent, malformed, not a task id. Blocks for one small read.
+
+        Raises:
+            OSError: the process has no descriptor or memory for it, or the disk failed: whether it is there is unknown.
+        """
         data = self._content(task_id)
         return None if data is None else decode_record(data, task_id)
 
@@ -196,4 +201,9 @@ class TaskFiles:
         if not is_task_id(task_id):
             return None
         data, _ = read_stamped(self.layout.task(task_id), TASK_FILE_BYTES)
-        return None if isinstance(data, Unreadable) else data
+        if isinstance(data, Unreadable):
+            if data.reason is Reason.SHORT:
+                # Not "no such task": a caller would take it for gone.
+                raise OSError(errno.EAGAIN, f"{self.layout.task(task_id)} {data}")
+            return None
+        return data

@@ -192,7 +192,7 @@ class TranscriptFile:
         self._path = self._newest()
         data = read_file(self._path, TRANSCRIPT_BYTES) if self._path else Unreadable(Reason.MISSING)
         if isinstance(data, Unreadable):
-            if data.reason is Reason.FAILED or data.reason is Reason.DENIED:
+            if data.reason in {Reason.FAILED, Reason.DENIED, Reason.SHORT}:
                 raise OSError(f"{self._path} {data}")
             if data.reason is not Reason.MISSING:
                 _log.warning("transcript_refused", path=self._path, problem=str(data))
