@@ -9,6 +9,7 @@ from tests.server.conftest import post, receive_until, send_body, until_closed
 from tests.server.fakes import FakeStream, event
 from volcanic.server import connection as connection_module
 from volcanic.server import exchange as exchange_module
+from volcanic.server import http1 as http1_module
 from volcanic.server import listener as listener_module
 from volcanic.server import transport as transport_module
 from volcanic.server.http1 import Http1
@@ -363,3 +364,15 @@ async def test_a_busy_pipeline_does_not_starve_others(server, nursery):
         for _ in range(10):
             assert (await server.request("GET", "/healthz")).status == 200
     nursery.cancel_scope.cancel()
+
+
+async def test_a_client_that_pipelined_more_and_left_is_gone(server, monkeypatch):
+    monkeypatch.setattr(http1_module, "LOOK_SECONDS", 0.05)
+    server.owners.hold = trio.Event()
+    stream = await server.raw()
+    await stream.send_all(post(send_body()) + b"G")
+    with trio.fail_after(5):
+        await server.owners.called.wait()
+        await stream.aclose()
+        await server.owners.gone.wait()
+    assert len(server.owners.left) == 1

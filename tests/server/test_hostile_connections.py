@@ -80,3 +80,21 @@ async def test_an_upgrade_is_served_as_plain_http(server):
         async with await server.raw() as stream:
             await stream.send_all(HOSTILE[name].rstrip(b"x"))
             assert OK in await receive_until(stream, OK)
+
+
+async def test_a_query_in_an_absolute_target_is_no_path(server):
+    answer = await server.talk(b"GET http://x?x=/healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 404")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"POST /a2a HTTP/1.1\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n",
+        b"POST /a2a HTTP/1.0\r\nTransfer-Encoding: chunked\r\n",
+    ],
+)
+async def test_a_body_whose_end_is_told_twice_is_refused_and_nothing_after_it_is_read(server, head):
+    answer = await server.talk(head + b"Host: x\r\n\r\n0\r\n\r\n" + GET)
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert OK not in answer

@@ -10,6 +10,7 @@ Differences from the stock server, each for a failure seen with it:
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, cast
 
 import structlog
@@ -26,7 +27,7 @@ from hypercorn.typing import ConnectionState
 from volcanic.server.http1 import Http1
 from volcanic.server.http2 import Http2
 from volcanic.server.settings import ListenerSettings
-from volcanic.server.transport import Address, Transport, peer_addresses
+from volcanic.server.transport import Address, Transport, peer_addresses, peer_has_closed
 
 SEND_CHUNK = 64 * 1024
 """A peer must take this many bytes within `send_seconds`."""
@@ -70,6 +71,7 @@ class Protocols(ProtocolWrapper):
         self.protocol = Http2(*self._arguments) if alpn == "h2" else Http1(*self._arguments)
         if isinstance(self.protocol, Http1):
             self.protocol.allow_h2c = h2c
+            self.protocol.peer_has_closed = partial(peer_has_closed, server.transport.sock)
 
     async def handle(self, event: Any) -> None:
         """Pass the event on; an HTTP/2 preface on an HTTP/1.1 connection changes the protocol."""

@@ -7,9 +7,11 @@ the body, a complete response in one write, and `Connection: close` on the last 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 import h11
+import trio
 from hypercorn.events import Closed, RawData, Updated
 from hypercorn.protocol.events import Body, EndBody, Event, Request, Response, StreamClosed
 from hypercorn.protocol.h11 import STREAM_ID, H2ProtocolAssumedError, H11Protocol
@@ -18,6 +20,8 @@ from volcanic.server.exchange import Exchange, Headers, WholeResponse
 
 _MALFORMED = b'{"error":{"code":%d,"status":"INVALID_ARGUMENT","message":"Malformed HTTP request"}}'
 _CLOSE = (b"connection", b"close")
+LOOK_SECONDS = 1.0
+"""How often a client that pipelined more is looked after while its first response is being made."""
 
 
 class Http1(H11Protocol):
@@ -25,6 +29,7 @@ class Http1(H11Protocol):
 
     allow_h2c = False
     exchange: Exchange | None = None
+    peer_has_closed: Callable[[], bool] = staticmethod(lambda: False)
 
     @property
     def request_incomplete(self) -> bool:
@@ -45,13 +50,26 @@ class Http1(H11Protocol):
             elif event is h11.PAUSED:
                 # A pipelined request waits until the response before it is out.
                 await self.can_read.clear()
-                await self.can_read.wait()
+                if not await self._response_is_out():
+                    return
             elif event is h11.NEED_DATA or kind is h11.ConnectionClosed or self.exchange is None:
                 return
             elif kind is h11.Data:
                 await self.exchange.handle(Body(stream_id=STREAM_ID, data=cast("h11.Data", event).data))
             else:
                 await self.exchange.handle(EndBody(stream_id=STREAM_ID))
+
+    async def _response_is_out(self) -> bool:
+        """Wait for the response before the pipelined request; False when its client is gone meanwhile.
+
+        What was pipelined hides the end of the stream: nothing is read until its turn comes.
+        """
+        while True:
+            with trio.move_on_after(LOOK_SECONDS):
+                await self.can_read.wait()
+                return True
+            if self.peer_has_closed():
+                return False
 
     async def _refuse(self, connection: h11.Connection, status: int) -> None:
         if connection.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
@@ -65,6 +83,9 @@ class Http1(H11Protocol):
             if self.allow_h2c and request.target == b"*" and request.http_version == b"2.0":
                 trailing = cast("h11.Connection", self.connection).trailing_data[0]
                 raise H2ProtocolAssumedError(b"PRI * HTTP/2.0\r\n\r\n" + trailing)
+            await self._refuse(cast("h11.Connection", self.connection), 400)
+            return
+        if _is_framed_twice(request):
             await self._refuse(cast("h11.Connection", self.connection), 400)
             return
         await self.send(Updated(idle=False))
@@ -137,3 +158,12 @@ class Http1(H11Protocol):
         self.stream = None
         if exchange is not None:
             await exchange.handle(StreamClosed(stream_id=STREAM_ID))
+
+
+def _is_framed_twice(request: h11.Request) -> bool:
+    """Whether the end of the body is told in two ways, or in one that HTTP/1.0 does not have (RFC 9112 §6.1, §6.3).
+
+    Such a request is refused: what one reader takes for its body another takes for the next request.
+    """
+    names = {name for name, _ in request.headers}
+    return b"transfer-encoding" in names and (b"content-length" in names or request.http_version < b"1.1")

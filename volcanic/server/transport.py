@@ -47,12 +47,29 @@ class Transport(Protocol):
         """Close and throw away what the peer has not read."""
 
 
+_CLOSED_STATES = frozenset({7, 8})
+"""The kernel's TCP_CLOSE and TCP_CLOSE_WAIT."""
+
+
 def peer_addresses(sock: socket.socket) -> tuple[Address, Address]:
     """Return (client, server) as ASGI names them; None for a Unix socket."""
     if sock.family not in (socket.AF_INET, socket.AF_INET6):
         return None, None
     client, server = sock.getpeername(), sock.getsockname()
     return (client[0], client[1]), (server[0], server[1])
+
+
+def peer_has_closed(sock: socket.socket) -> bool:
+    """Tell whether the peer of a TCP socket has closed its side, without reading what it sent before.
+
+    Where the system cannot tell (not Linux, no TCP), it has not.
+    """
+    if sock.family not in (socket.AF_INET, socket.AF_INET6) or not hasattr(socket, "TCP_INFO"):
+        return False
+    try:
+        return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in _CLOSED_STATES
+    except OSError:
+        return True
 
 
 class PlainTransport:
