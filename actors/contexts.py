@@ -210,10 +210,16 @@ class Contexts:
     def _context_of(self, workspace: Workspace, caller: str, task_id: str) -> str | None:
         """Return the context of a caller's task, or None when the caller has no such task."""
         run = self.runs.get(task_id)
-        record = run.record if run is not None and run.workspace is workspace else workspace.tasks.read(task_id)
-        if record is None or record.caller != caller:
+        if run is not None and run.workspace is workspace:
+            context_id = run.record.task.context_id
+            owner = run.record.caller
+        else:
+            facts = workspace.tasks.facts(task_id)
+            if facts is None:
+                return None
+            context_id, owner = facts.context_id, facts.caller
+        if owner != caller:
             return None
-        context_id = record.task.context_id
         return context_id if isinstance(context_id, str) else ""
 
     def _tell_about(self, path: str, caller: str, task_id: str, message: Message, asker: Asker) -> None:

@@ -320,11 +320,11 @@ class Session:
         record = self._workspace.tasks.read(task_id)
         return record if record is not None and record.caller == self.key[1] else None
 
-    async def _settled(self, task_id: str) -> TaskRecord:
+    async def _settled(self, task_id: str, finished: A2AError | None = None) -> TaskRecord:
         """Read a task that has no live run; one that is shown as active is settled first.
 
         Raises:
-            A2AError: no such task of this caller, or it could not be stored.
+            A2AError: no such task of this caller, it could not be stored, or `finished`: it is over.
         """
         record = self._own(task_id)
         if record is None:
@@ -332,18 +332,16 @@ class Session:
         if is_active(record.task.status.state):
             record = records.with_status(record, TaskState.FAILED, RESTARTED, self._ground.clock.wall())
             await self._write(record)
+        if finished is not None and is_terminal(record.task.status.state):
+            raise finished
         return record
 
     async def _open_task(self, task_id: str, finished: A2AError) -> TaskRecord:
-        """Read a task that waits for its caller.
-
-        Raises:
-            A2AError: `finished` when the task is over; else as `_settled`.
-        """
-        record = await self._settled(task_id)
-        if is_terminal(record.task.status.state):
+        """Read a task that waits for its caller; raises as `_settled`. A finished one is not read again for it."""
+        facts = self._workspace.tasks.facts(task_id)
+        if facts is not None and facts.caller == self.key[1] and is_terminal(facts.state):
             raise finished
-        return record
+        return await self._settled(task_id, finished)
 
     async def _write(self, record: TaskRecord) -> None:
         try:

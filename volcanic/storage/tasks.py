@@ -7,6 +7,8 @@ Members that this version does not know are kept when the file is written again.
 from __future__ import annotations
 
 import errno
+import time
+from collections import OrderedDict
 from typing import final
 
 import msgspec
@@ -16,10 +18,16 @@ from volcanic.protocol.ids import is_task_id
 from volcanic.protocol.types import Task, TaskPushNotificationConfig, TaskState
 from volcanic.storage.layout import WorkspaceLayout
 from volcanic.storage.operations import Remove, Replace
-from volcanic.storage.safe_read import Reason, Stamp, Unreadable, read_stamped
+from volcanic.storage.safe_read import Reason, Stamp, Unreadable, read_stamped, stamp_of
 
 TASK_FILE_BYTES = 256 * 1024 * 1024
 """The longest task file that is read: the limit on request bodies with room for a long history."""
+
+
+SETTLED_NS = 3_000_000_000
+"""A file changed less than this before it was read may change again unseen: FAT keeps times to two seconds."""
+
+KEPT_FACTS = 1024
 
 
 class RunStamp(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -60,6 +68,14 @@ class TaskHead(msgspec.Struct, frozen=True, gc=False):
     run: RunStamp | None
     task: Raw
     parsed: Task
+
+
+class TaskFacts(msgspec.Struct, frozen=True, gc=False):
+    """What decides about a call without the task itself: whose it is, of which context, and where it stands."""
+
+    caller: str
+    context_id: str
+    state: TaskState
 
 
 class _Head(msgspec.Struct, kw_only=True, gc=False):
@@ -167,6 +183,7 @@ class TaskFiles:
     def __init__(self, layout: WorkspaceLayout) -> None:
         """Read and write below this workspace."""
         self.layout = layout
+        self._facts: OrderedDict[str, tuple[Stamp, TaskFacts]] = OrderedDict()
 
     def read(self, task_id: str) -> TaskRecord | None:
         """Return the stored record, or None: absent, malformed, not a task id. Blocks for one small read.
@@ -187,7 +204,33 @@ class TaskFiles:
         if not is_task_id(task_id):
             return None, None
         data, stamp = read_stamped(self.layout.task(task_id), TASK_FILE_BYTES)
-        return (None if isinstance(data, Unreadable) else decode_head(data, task_id)), stamp
+        if isinstance(data, Unreadable):
+            _refuse_to_guess(data, self.layout.task(task_id))
+            return None, stamp
+        return decode_head(data, task_id), stamp
+
+    def facts(self, task_id: str) -> TaskFacts | None:
+        """Return what a task's file says in short, or None as in `read`; a file that has not changed is not read again.
+
+        Raises:
+            OSError: as `read`.
+        """
+        if not is_task_id(task_id):
+            return None
+        known = self._facts.get(task_id)
+        if known is not None and stamp_of(self.layout.task(task_id)) == known[0]:
+            return known[1]
+        now = time.time_ns()
+        head, stamp = self.read_stamped(task_id)
+        if head is None or stamp is None:
+            self._facts.pop(task_id, None)
+            return None
+        facts = TaskFacts(head.caller, head.context_id, head.state)
+        if now - max(stamp.mtime_ns, stamp.ctime_ns) > SETTLED_NS:
+            self._facts[task_id] = stamp, facts
+            if len(self._facts) > KEPT_FACTS:
+                self._facts.popitem(last=False)
+        return facts
 
     def replace_op(self, record: TaskRecord, durable: bool, task_json: bytes | None = None) -> Replace:  # noqa: FBT001
         """Return the operation that stores a record; see `encode_record` for `task_json`."""
@@ -202,8 +245,12 @@ class TaskFiles:
             return None
         data, _ = read_stamped(self.layout.task(task_id), TASK_FILE_BYTES)
         if isinstance(data, Unreadable):
-            if data.reason is Reason.SHORT:
-                # Not "no such task": a caller would take it for gone.
-                raise OSError(errno.EAGAIN, f"{self.layout.task(task_id)} {data}")
+            _refuse_to_guess(data, self.layout.task(task_id))
             return None
         return data
+
+
+def _refuse_to_guess(data: Unreadable, path: str) -> None:
+    """Raise `OSError` for a file that cannot be read now: it is not "no such task", which a caller takes for gone."""
+    if data.reason is Reason.SHORT:
+        raise OSError(errno.EAGAIN, f"{path} {data}")
