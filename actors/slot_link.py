@@ -19,7 +19,7 @@ from actors.messages import Answer, Ask, Call, Credit, End, Event, FromSlot, Hel
 from volcanic.protocol.errors import A2AError, ErrorKind
 
 RECONNECT_SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1)
-CREDIT_STEP = 64 * 1024
+CREDIT_STEP = 16 * 1024
 """A reader grants credit in steps of at least this many bytes, so that small events cost no frame each."""
 
 LINK_SECONDS = 10.0

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import trio
 
-INITIAL_CREDIT = 256 * 1024
+INITIAL_CREDIT = 64 * 1024
 """Bytes a stream may send before its reader grants more."""
 
 

@@ -364,3 +364,13 @@ def test_temp_files_of_the_disk_are_what_is_swept(tmp_path):
     (tmp_path / temp).write_bytes(b"left by a crash")
     assert sweep_temps(str(tmp_path), 0) == 1
     assert names(tmp_path) == ["a"]
+
+
+async def test_what_a_killed_disk_left_goes_and_what_the_living_one_writes_stays(tmp_path):
+    async with open_disk(name="agents-1") as disk:
+        assert disk.token.startswith("agents-1-")
+        mine = tmp_path / f".tmp-{disk.token}-1"
+        for path in (mine, tmp_path / ".tmp-agents-1-dead0000-1", tmp_path / ".tmp-agents-10-dead0000-1"):
+            path.write_bytes(b"")
+        assert sweep_temps(str(tmp_path), 0.0, "agents-1", disk.token) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([mine.name, ".tmp-agents-10-dead0000-1"])

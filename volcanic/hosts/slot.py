@@ -34,7 +34,7 @@ async def serve_slot(prepared: Prepared, context: WorkerContext) -> None:
     """Be a slot until told to stop: then take no new work, let runs finish, and settle what is left."""
     configure_logs(context.name)
     place = msgspec.msgpack.decode(context.payload, type=Place)
-    async with open_disk() as disk:
+    async with open_disk(name=context.name) as disk:
         await _Slot(prepared, place, context, disk).run()
 
 
@@ -110,17 +110,18 @@ class _Slot:
     async def _settle_predecessor(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         await self._contexts.settle_predecessor()
         task_status.started()
-        if self._place.slot == 0:
-            await trio.to_thread.run_sync(self._sweep_leftovers)
+        await trio.to_thread.run_sync(self._sweep_leftovers)
         await trio.sleep_forever()
 
     def _sweep_leftovers(self) -> None:
-        """Remove temporary files that a killed process left; those of living ones are younger."""
+        """Remove the temporary files of this slot's predecessors, and old ones of anybody's."""
         folders = [self._prepared.state_dir, f"{self._prepared.state_dir}/live"]
         for layout in self._prepared.layouts:
             folders += [layout.a2a, layout.tasks]
         for folder in folders:
-            sweep_temps(folder, LEFTOVER_SECONDS)
+            sweep_temps(folder, 0.0, self._context.name, self._ground.disk.token)
+            if self._place.slot == 0:
+                sweep_temps(folder, LEFTOVER_SECONDS)
 
     async def _sweep(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:  # noqa: ASYNC128 - passed on
         await sweep(self._contexts.sessions, self._ground.settings.idle_seconds, task_status=task_status)

@@ -53,11 +53,11 @@ JobT = TypeVar("JobT", bound=Job)
 class BatchWriter(Generic[JobT]):
     """Carries out batches on the thread that calls it; owns the temp files and handles it makes."""
 
-    def __init__(self, fs: FileSystem, helpers: int) -> None:
-        """Take the system to write to, and how many threads may sync beside this one."""
+    def __init__(self, fs: FileSystem, helpers: int, name: str = "") -> None:
+        """Take the system to write to, how many threads may sync beside this one, and whose temp files these are."""
         self._fs = fs
         self._pool = SyncPool(fs.sync, helpers)
-        self._token = secrets.token_hex(4)
+        self.token = f"{name}-{secrets.token_hex(4)}" if name else secrets.token_hex(4)
         self._temps = 0
         self._open: OrderedDict[str, int] = OrderedDict()
         self._folders: dict[str, list[JobT]] = {}
@@ -144,7 +144,7 @@ class BatchWriter(Generic[JobT]):
 
     def _write_temp(self, op: Replace) -> _Temp:
         self._temps += 1
-        temp = _Temp(f"{_folder_of(op.path)}/{TEMP_PREFIX}{self._token}-{self._temps:x}")
+        temp = _Temp(f"{_folder_of(op.path)}/{TEMP_PREFIX}{self.token}-{self._temps:x}")
         try:
             temp.handle = self._create(temp.path, op)
             self._write(temp.handle, op.data)

@@ -63,8 +63,9 @@ class Disk:
     `jobs`, `batches` and `largest` (a batch's most jobs) count what was done so far.
     """
 
-    def __init__(self, capacity: int) -> None:
-        """Take the bound on jobs under way; `open_disk` starts the thread."""
+    def __init__(self, capacity: int, token: str) -> None:
+        """Take the bound on jobs under way and what tells this disk's temp files; `open_disk` starts the thread."""
+        self.token = token
         self.jobs = 0
         self.batches = 0
         self.largest = 0
@@ -173,14 +174,15 @@ async def open_disk(
     capacity: int = CAPACITY,
     helpers: int = SYNC_HELPERS,
     drain_seconds: float = DRAIN_SECONDS,
+    name: str = "",
 ) -> AsyncGenerator[Disk, None]:
     """Run a disk thread for the length of the block.
 
     Leaving the block, for whatever reason, lets the thread finish the jobs it was given, for at most `drain_seconds`;
     a thread that hangs longer is abandoned (it ends with the process).
     """
-    disk = Disk(capacity)
-    writer: BatchWriter[_Job] = BatchWriter(fs or OsFileSystem(), helpers)
+    writer: BatchWriter[_Job] = BatchWriter(fs or OsFileSystem(), helpers, name)
+    disk = Disk(capacity, writer.token)
     arguments = (writer, trio.lowlevel.current_trio_token())
     threading.Thread(target=disk._serve, args=arguments, name="disk", daemon=True).start()  # noqa: SLF001
     try:
@@ -193,16 +195,19 @@ async def open_disk(
             _log.error("the disk did not take everything in time", seconds=drain_seconds, waiting=disk.waiting())
 
 
-def sweep_temps(folder: str, older_than: float) -> int:
+def sweep_temps(folder: str, older_than: float, name: str = "", living: str = "") -> int:
     """Remove temp files that a crash left in a folder and that are older than `older_than` seconds; return how many.
+
+    With a `name`, only those of disks that were opened under it; those of the `living` one (its `token`) are left.
 
     A missing folder has none. Blocks: call it at start or in a thread.
     """
     removed = 0
+    prefix = f"{TEMP_PREFIX}{name}-" if name else TEMP_PREFIX
     with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
         horizon = time.time() - older_than
         for entry in entries:
-            if not entry.name.startswith(TEMP_PREFIX):
+            if not entry.name.startswith(prefix) or (living and living in entry.name):
                 continue
             # What cannot be removed (a folder, another user's file) is left; it must not keep a service from starting.
             with contextlib.suppress(OSError):
