@@ -24,7 +24,7 @@ from actors.task_run import RESTARTED, TaskRun, not_stored
 from supervisors.child_spec import ChildSpec, Restart
 from supervisors.tree import TreeNode
 from volcanic.agent.session import AgentSession, Prompt
-from volcanic.protocol.errors import CONTEXT_BUSY, A2AError, ErrorKind
+from volcanic.protocol.errors import A2AError, ErrorKind, context_busy
 from volcanic.protocol.states import is_active, is_terminal
 from volcanic.protocol.types import TaskState
 from volcanic.storage.tasks import TaskRecord
@@ -78,7 +78,7 @@ class Session:
         try:
             self.mailbox.put(message)
         except MailboxFull:
-            busy = A2AError(ErrorKind.UNSUPPORTED_OPERATION, CONTEXT_BUSY)
+            busy = context_busy()
             refuse(message, busy if isinstance(message, Start) else A2AError(ErrorKind.LIMITED, retry_after=1.0))
             return
         if not self._active:
@@ -157,7 +157,7 @@ class Session:
             case Start(send=send) if send.task_id != run.task_id and self._stored(send) is not None:
                 await self._start(message)
             case Start(asker=asker):
-                asker.refuse(A2AError(ErrorKind.UNSUPPORTED_OPERATION, CONTEXT_BUSY))
+                asker.refuse(context_busy())
             case Cancel(task_id=task_id) if task_id == run.task_id and run.settling:
                 self._late.append(message)
             case Cancel(task_id=task_id, asker=asker) if task_id == run.task_id:

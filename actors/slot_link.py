@@ -16,7 +16,7 @@ from msgspec import Raw
 
 from actors.frames import FrameError, FrameReader, FrameTooLong, Outbox, OutboxFull
 from actors.messages import Answer, Ask, Call, Credit, End, Event, FromSlot, Hello, Leave, Refusal
-from volcanic.protocol.errors import A2AError, ErrorKind
+from volcanic.protocol.errors import A2AError, ErrorKind, from_refusal
 
 RECONNECT_SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1)
 CREDIT_STEP = 16 * 1024
@@ -138,9 +138,7 @@ class SlotLink:
             case Answer(result=result):
                 open_call.result = result
             case Refusal():
-                open_call.error = A2AError(
-                    ErrorKind(frame.kind), frame.message, field=frame.field, retry_after=frame.retry_after
-                )
+                open_call.error = from_refusal(frame.kind, frame.message, frame.field, frame.retry_after)
             case End(id=call_id):
                 open_call.events.append(frame)
                 self._open.pop(call_id, None)

@@ -13,6 +13,7 @@ import msgspec
 
 from supervisors.tree import TreeNode
 from volcanic.config import default_state_dir
+from volcanic.storage.layout import StateLayout
 
 TIMEOUT_SECONDS = 10.0
 
@@ -32,7 +33,7 @@ class AdminConnection(http.client.HTTPConnection):
 
 
 def _ask(state_dir: str, path: str) -> bytes:
-    admin = f"{state_dir}/admin.sock"
+    admin = StateLayout(state_dir).admin_socket
     connection = AdminConnection(admin)
     try:
         connection.request("GET", path)

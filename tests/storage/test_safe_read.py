@@ -150,10 +150,10 @@ def test_folders_with_keys_are_the_users_alone(tmp_path):
     state = StateLayout(f"{tmp_path}/state")
     Path(state.root).mkdir(mode=0o755)
     state.create()
-    for folder in (state.root, state.live_folder, state.socket_folder):
+    for folder in (state.root, state.live_folder):
         assert Path(folder).stat().st_mode & 0o777 == 0o700
     assert state.live("agents-0") == f"{tmp_path}/state/live/agents-0"
-    assert state.slot_socket("agents-0") == f"{tmp_path}/state/sockets/agents-0.sock"
+    assert state.slot_socket("agents-0") == f"{tmp_path}/state/agents-0.sock"
     assert state.admin_socket == f"{tmp_path}/state/admin.sock"
 
 

@@ -15,7 +15,7 @@ from volcanic.config import Settings
 from volcanic.hosts.cards import WorkspaceCards
 from volcanic.hosts.logs import configure_logs
 from volcanic.hosts.prepare import Prepared
-from volcanic.hosts.tree import DRAIN, TREE, Place, edge_supervisor, slot_name, slot_socket
+from volcanic.hosts.tree import DRAIN, TREE, Place, edge_supervisor, slot_name
 from volcanic.server.app import build_app
 from volcanic.server.listener import serve
 from volcanic.server.settings import CancelOnDisconnect, ListenerSettings, ServerSettings
@@ -46,7 +46,7 @@ class _Edge:
         self._closed = trio.Event()
         self._patience = prepared.settings.service.shutdown_seconds
         names = [slot_name(number) for number in range(place.slots)]
-        links = self._links = [SlotLink(name, slot_socket(prepared.state_dir, name)) for name in names]
+        links = self._links = [SlotLink(name, prepared.state.slot_socket(name)) for name in names]
         files = {layout.root: TaskFiles(layout) for layout in prepared.layouts}
         self._app = build_app(
             SlotOwners(links, files), CallerBook(prepared.layouts), WorkspaceCards(prepared.layouts), self._settings

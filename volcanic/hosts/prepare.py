@@ -22,7 +22,7 @@ from volcanic.config import ServiceSettings, Settings
 from volcanic.hosts.stderr import is_terminal
 from volcanic.server.tls import CertificateError, server_context
 from volcanic.storage.callers import load
-from volcanic.storage.layout import WorkspaceLayout
+from volcanic.storage.layout import StateLayout, WorkspaceLayout
 from volcanic.storage.safe_read import Unreadable, read_file
 
 LOCK_SECONDS = 5.0
@@ -45,7 +45,7 @@ class Prepared:
     settings: Settings
     layouts: tuple[WorkspaceLayout, ...]
     model: Model
-    state_dir: str
+    state: StateLayout
     locks: tuple[int, ...]
     hints: tuple[str, ...]
     """Lines for the person who started it (how to call, or how to add a caller)."""
@@ -65,15 +65,15 @@ def prepare(settings: Settings) -> Prepared:
     layouts = tuple(WorkspaceLayout(path) for path in dict.fromkeys(service.workspaces))
     for layout in layouts:
         _make(layout.root, layout.create)
-    state_dir = _state_dir(service.state_dir)
+    state = _make_state(service.state_dir)
     # The workspaces first: another state folder would not help against a service that has the workspace.
     locks = [
         _lock(layout.lock, f"the workspace {layout.root} is served by another service: stop it first")
         for layout in layouts
     ]
-    taken = f"the state folder {state_dir} is in use by another service: set VOLCANIC_STATE to another one"
-    locks.append(_lock(f"{state_dir}/lock", taken))
-    return Prepared(settings, layouts, model, state_dir, tuple(locks), _hints(settings, layouts))
+    taken = f"the state folder {state.root} is in use by another service: set VOLCANIC_STATE to another one"
+    locks.append(_lock(state.lock, taken))
+    return Prepared(settings, layouts, model, state, tuple(locks), _hints(settings, layouts))
 
 
 def load_model(service: ServiceSettings) -> Model:
@@ -125,19 +125,16 @@ def _make(path: str, make: Callable[[], None]) -> None:
         raise StartError(f"the workspace {path} cannot be written{place}: {error.strerror}") from None
 
 
-def _state_dir(path: str) -> str:
-    """Make the state folder, the user's alone, and return it."""
+def _make_state(path: str) -> StateLayout:
+    """Make the state folder, the user's alone, and return its layout."""
     if len(os.fsencode(path)) > _SOCKET_PATH_BYTES:
-        raise StartError(
-            f"the state folder {path} has too long a path for sockets: set VOLCANIC_STATE to a shorter one"
-        )
+        raise StartError(f"the path of the state folder {path} is too long for sockets: set VOLCANIC_STATE to another")
+    state = StateLayout(path)
     try:
-        Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
-        Path(path).chmod(0o700)
-        Path(path, "live").mkdir(mode=0o700, exist_ok=True)
+        state.create()
     except OSError as error:
         raise StartError(f"the state folder {path} cannot be written: {error.strerror}") from None
-    return path
+    return state
 
 
 def _lock(path: str, taken: str) -> int:

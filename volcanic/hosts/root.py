@@ -26,7 +26,7 @@ from volcanic.hosts.admin import AdminApp, serve_admin
 from volcanic.hosts.edge import MARGIN_SECONDS
 from volcanic.hosts.logs import configure_logs
 from volcanic.hosts.prepare import Prepared
-from volcanic.hosts.tree import DRAIN, Place, root_supervisor, shape_for, slot_name, slot_socket
+from volcanic.hosts.tree import DRAIN, Place, root_supervisor, shape_for, slot_name
 
 USAGE = 2
 """Exit status of a start that says no."""
@@ -67,9 +67,9 @@ class _Root:
         """Open the sockets, run the tree until a signal, and leave nothing behind."""
         drain = self._service.shutdown_seconds
         public = open_tcp_listeners(self._service.host, self._service.port)
-        state = self._prepared.state_dir
-        owners = [open_unix_listener(slot_socket(state, slot_name(n))) for n in range(self._shape.slots)]
-        admin = open_unix_listener(f"{state}/admin.sock")
+        state = self._prepared.state
+        owners = [open_unix_listener(state.slot_socket(slot_name(n))) for n in range(self._shape.slots)]
+        admin = open_unix_listener(state.admin_socket)
         self._plant(public, owners, admin)
         status = GAVE_UP
         async with trio.open_nursery() as nursery:

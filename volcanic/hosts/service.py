@@ -35,7 +35,7 @@ def run(settings: Settings) -> int:
         return launch(partial(_root, prepared), roles, PRELOAD, keep=prepared.locks, log=log_line, on_crash=log_crash)
     finally:
         # Root may have been killed: what it listened on is removed by whom outlives it.
-        for leftover in Path(prepared.state_dir).glob("*.sock"):
+        for leftover in Path(prepared.state.root).glob("*.sock"):
             leftover.unlink(missing_ok=True)
 
 

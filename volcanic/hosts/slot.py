@@ -51,7 +51,7 @@ class _Slot:
         self._ground = Ground(
             stamp=stamp,
             disk=disk,
-            live=LiveLog(f"{prepared.state_dir}/live/{context.name}"),
+            live=LiveLog(prepared.state.live(context.name)),
             clock=SYSTEM,
             settings=owner_settings(prepared.settings.a2a),
             workspaces={
@@ -115,7 +115,7 @@ class _Slot:
 
     def _sweep_leftovers(self) -> None:
         """Remove the temporary files of this slot's predecessors, and old ones of anybody's."""
-        folders = [self._prepared.state_dir, f"{self._prepared.state_dir}/live"]
+        folders = [self._prepared.state.root, self._prepared.state.live_folder]
         for layout in self._prepared.layouts:
             folders += [layout.a2a, layout.tasks]
         for folder in folders:

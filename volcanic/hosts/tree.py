@@ -47,11 +47,6 @@ def slot_name(number: int) -> str:
     return f"agents-{number}"
 
 
-def slot_socket(state_dir: str, name: str) -> str:
-    """Return the path of the socket on which a slot's owner listens."""
-    return f"{state_dir}/{name}.sock"
-
-
 class Place(msgspec.Struct):
     """Where a worker stands: the service's start, how many slots there are, and which one this is (-1: an edge)."""
 

@@ -178,10 +178,10 @@ def invalid_params(field: str, message: str) -> A2AError:
     return A2AError(ErrorKind.INVALID_PARAMS, message, field=field)
 
 
-def from_refusal(kind: str, message: str, field: str) -> A2AError:
+def from_refusal(kind: str, message: str, field: str, retry_after: float | None = None) -> A2AError:
     """Rebuild the error an Owner API refusal carries; an unknown kind (of a newer peer) is INTERNAL."""
     if kind in TABLE:
-        return A2AError(ErrorKind(kind), message, field=field)
+        return A2AError(ErrorKind(kind), message, field=field, retry_after=retry_after)
     return A2AError(ErrorKind.INTERNAL)
 
 

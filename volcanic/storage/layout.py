@@ -148,9 +148,9 @@ class StateLayout:
         return f"{self.root}/live"
 
     @property
-    def socket_folder(self) -> str:
-        """The folder of the slots' listening sockets."""
-        return f"{self.root}/sockets"
+    def lock(self) -> str:
+        """The file on which a running service holds an flock."""
+        return f"{self.root}/lock"
 
     def live(self, slot: str) -> str:
         """Return a slot's log of run starts and ends."""
@@ -158,7 +158,7 @@ class StateLayout:
 
     def slot_socket(self, slot: str) -> str:
         """Return the Unix socket on which a slot takes Owner calls."""
-        return f"{self.socket_folder}/{slot}.sock"
+        return f"{self.root}/{slot}.sock"
 
     def create(self) -> None:
         """Make the folders, for this user alone (0700).
@@ -166,7 +166,7 @@ class StateLayout:
         Raises:
             OSError: the folder cannot be made or written.
         """
-        for folder in (self.root, self.live_folder, self.socket_folder):
+        for folder in (self.root, self.live_folder):
             _private_folder(folder)
             os.chmod(folder, _PRIVATE)  # noqa: PTH101
         sync_folder(self.root)
