@@ -234,7 +234,8 @@ class TaskRun:
             case events.MessageStart():
                 self._telling.restart_text()
             case events.StatusNote(text=text):
-                await self._store(records.with_status(self.record, TaskState.WORKING, text, self.ground.clock.wall()))
+                said = self.workspace.assistant.redact(text)
+                await self._store(records.with_status(self.record, TaskState.WORKING, said, self.ground.clock.wall()))
                 self._telling.send_status()
             case events.ArtifactNote():
                 await self._on_artifact(event)

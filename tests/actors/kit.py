@@ -113,6 +113,10 @@ class Slot:
         files = [Path(self.live_path), *Path(self.layout.tasks).iterdir()]
         return {path: path.read_bytes() for path in files}
 
+    def admit(self, name: str, key: str) -> None:
+        """Write the workspace's callers.json with one caller."""
+        Path(self.layout.callers).write_text(json.dumps([{"name": name, "key": key}]))
+
     def record(self, task_id: str) -> dict[str, Any]:
         """Return a task file."""
         return json.loads(Path(self.layout.task(task_id)).read_text())

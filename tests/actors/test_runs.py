@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import trio
 
@@ -297,3 +299,25 @@ async def test_two_workspaces_may_have_the_same_caller_in_the_same_context(make_
         assert decoded(await owners.send_message(call, 5))["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
         assert other.files.read(call.task_id) is not None
         nursery.cancel_scope.cancel()
+
+
+async def test_no_key_of_the_workspace_is_told_to_a_caller(make_slot):
+    key = "k_0123456789abcdef0123456789abcdef"
+    script = {
+        "rules": [
+            {"textPrefix": "fail", "steps": [{"error": f"the provider said {key}", "retryable": False}]},
+            {"textPrefix": "note", "steps": [{"status": f"trying {key}"}, {"delay": 0.05}]},
+            {"textPrefix": "ask", "steps": [{"end": "input-required", "text": f"is it {key}?"}]},
+        ]
+    }
+    slot = make_slot(script)
+    slot.admit("alice", key)
+    async with slot.alive(), edge(slot.path) as owners:
+        for text in ("fail", "ask"):
+            task = decoded(await owners.send_message(send(slot, text), 10))["task"]
+            assert "[redacted]" in task["status"]["message"]["parts"][0]["text"]
+            assert key not in json.dumps(task)
+        async with owners.stream(send(slot, "note", stream=True), 10) as stream:
+            events, _ = await drained(stream)
+        assert "[redacted]" in json.dumps(events)
+        assert key not in json.dumps(events)
