@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.actors.kit import Slot, Wire
+from tests.actors.kit import Slot, Wire, edge
 
 
 @pytest.fixture
@@ -33,3 +33,18 @@ def make_wire(tmp_path, closing):
         return wire
 
     return make
+
+
+@pytest.fixture
+async def slot(request, make_slot):
+    """A living slot with the module's SCRIPT and, where it has them, SETTINGS."""
+    slot = make_slot(request.module.SCRIPT, **getattr(request.module, "SETTINGS", {}))
+    async with slot.alive():
+        yield slot
+
+
+@pytest.fixture
+async def owners(slot):
+    """An edge's links to that slot."""
+    async with edge(slot.path, files=slot.files) as owners:
+        yield owners

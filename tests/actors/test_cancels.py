@@ -22,19 +22,7 @@ SCRIPT = {
         {"textPrefix": "ask", "steps": [{"end": "input-required", "text": "which?"}]},
     ]
 }
-
-
-@pytest.fixture
-async def slot(make_slot):
-    slot = make_slot(SCRIPT, flush_seconds=0.01)
-    async with slot.alive():
-        yield slot
-
-
-@pytest.fixture
-async def owners(slot):
-    async with edge(slot.path, files=slot.files) as owners:
-        yield owners
+SETTINGS = {"flush_seconds": 0.01}
 
 
 async def test_a_cancel_races_the_end_and_each_run_has_one_end_that_all_agree_on(slot, owners):

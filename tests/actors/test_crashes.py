@@ -22,19 +22,6 @@ SCRIPT = {
 }
 
 
-@pytest.fixture
-async def slot(make_slot):
-    slot = make_slot(SCRIPT)
-    async with slot.alive():
-        yield slot
-
-
-@pytest.fixture
-async def owners(slot):
-    async with edge(slot.path, files=slot.files) as owners:
-        yield owners
-
-
 def _break(monkeypatch, owner, name, only):
     """Have a method raise for the session of context `only`; return how often it did."""
     real = getattr(owner, name)

@@ -6,7 +6,6 @@ import random
 import time
 from functools import partial
 
-import pytest
 import trio
 
 from actors.messages import End
@@ -29,19 +28,7 @@ SCRIPT = {
     ],
     "chunk": 1000,
 }
-
-
-@pytest.fixture
-async def slot(make_slot):
-    slot = make_slot(SCRIPT, stream_buffer_bytes=8 * 1024)
-    async with slot.alive():
-        yield slot
-
-
-@pytest.fixture
-async def owners(slot):
-    async with edge(slot.path, files=slot.files) as owners:
-        yield owners
+SETTINGS = {"stream_buffer_bytes": 8 * 1024}
 
 
 async def _read(owners, call):

@@ -41,19 +41,6 @@ ABSENT = mint_task_id(7, bytes(16))
 STRANGE = ["../../etc/passwd", "x" * 36, ABSENT.upper(), ABSENT + "\n", f"{ABSENT}\0"]
 
 
-@pytest.fixture
-async def slot(make_slot):
-    slot = make_slot(SCRIPT)
-    async with slot.alive():
-        yield slot
-
-
-@pytest.fixture
-async def owners(slot):
-    async with edge(slot.path, files=slot.files) as owners:
-        yield owners
-
-
 def _whole(error):
     return (error.kind, error.message, error.field)
 

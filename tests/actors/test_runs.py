@@ -31,19 +31,6 @@ SCRIPT = {
 }
 
 
-@pytest.fixture
-async def slot(make_slot):
-    slot = make_slot(SCRIPT)
-    async with slot.alive():
-        yield slot
-
-
-@pytest.fixture
-async def owners(slot):
-    async with edge(slot.path, files=slot.files) as owners:
-        yield owners
-
-
 async def test_a_context_remembers_after_its_session_was_evicted(make_slot):
     slot = make_slot(SCRIPT, idle_seconds=0.05)
     async with slot.alive() as contexts, edge(slot.path) as owners:

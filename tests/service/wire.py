@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import http.client
 import json
@@ -127,7 +128,7 @@ class RefusedError(Exception):
 
 
 @dataclass
-class Caller:
+class Caller(abc.ABC):
     """Someone with a key, speaking one binding. Methods are named as in JSON-RPC; parameters are the request objects."""
 
     endpoint: Endpoint
@@ -140,17 +141,17 @@ class Caller:
         """The headers of every request."""
         return {"X-API-Key": self.key, "A2A-Version": "1.0", **self.extra}
 
+    @abc.abstractmethod
     def exchange(self, method: str, params: Json | None = None) -> Reply:
         """Send a call and return the bare answer."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def stream(self, method: str, params: Json) -> Stream:
         """Open a stream; raise `RefusedError` when it is refused before it starts."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def read(self, reply: Reply) -> Any:
         """Return an answer's result; raise `RefusedError` when it is an error, whose shape is checked."""
-        raise NotImplementedError
 
     def call(self, method: str, params: Json | None = None) -> Any:
         """Send a call and return its result."""
